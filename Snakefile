@@ -1,0 +1,24 @@
+# What a network learned: from raw images to tables and figures. See README.md; `snakemake --cores all` builds config.yaml's study.
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+# Everything that the study shows: its tables, figures, claims and report.
+rule all:
+    default_target: True
+    input:
+        [f"results/{name}" for view in PLAN.views for name in view.outputs],
+
+
+include: "workflow/rules/data.smk"
+include: "workflow/rules/model.smk"
+include: "workflow/rules/derived.smk"
+include: "workflow/rules/evaluation.smk"
+include: "workflow/rules/views.smk"

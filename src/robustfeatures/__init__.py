@@ -1,0 +1,19 @@
+"""What a network learned: robust and non-robust features, isolated, measured and set beside the published numbers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Public names and where they live; imported on first use, because torch and zarr take a second.
+_PUBLIC = {
+    "open_dataset": "robustfeatures.opening",
+    "load_model": "robustfeatures.opening",
+}
+__all__ = ["load_model", "open_dataset"]  # noqa: F822
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'robustfeatures' has no attribute {name!r}")

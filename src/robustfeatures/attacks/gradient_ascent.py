@@ -1,0 +1,57 @@
+"""The one loop behind every gradient attack of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from robustfeatures.attacks.norms import Norm
+from robustfeatures.attacks.objectives import Objective
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode without gradients of its parameters; both are as before on leaving.
+
+    Running statistics are therefore never touched, and one backward pass costs about half.
+    """
+    was_training = {module: module.training for module in model.modules()}
+    required = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    model.eval()
+    for parameter in required:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in required:
+            parameter.requires_grad_(True)
+        for module, training in was_training.items():
+            module.training = training
+
+
+def gradient_ascent(
+    objective: Objective,
+    start: Tensor,
+    *,
+    norm: Norm,
+    step_size: float,
+    steps: int,
+    origin: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """`steps` steps up the objective from `start`, inside [0, 1] and, where `eps` is given, a ball round `origin`.
+
+    The objective is a sum over images, so an image's path depends on no other image of its batch.
+    """
+    images = start.detach()
+    for _ in range(steps):
+        images.requires_grad_(True)
+        (gradient,) = torch.autograd.grad(objective(images), images)
+        images = images.detach() + norm.step(gradient, step_size)
+        if origin is not None and eps is not None:
+            images = origin + norm.project(images - origin, eps)
+        images = images.clamp(0.0, 1.0)
+    return images

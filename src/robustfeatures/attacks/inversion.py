@@ -1,0 +1,25 @@
+"""Inversion of a representation: the images a network cannot tell from the targets."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
+from robustfeatures.attacks.norms import NORMS
+from robustfeatures.attacks.objectives import reach_representation
+from robustfeatures.models.network import Network
+
+
+def invert(model: Network, start: Tensor, targets: Tensor, *, step_size: float, steps: int) -> Tensor:
+    """Images whose representation approaches that of `targets`: not-bugs-2019, equation 6 and Figure 5.
+
+    Minimises ||g(x) - g(targets)||_2 by normalised gradient descent from `start`, clipped to [0, 1] after each step of
+    length `step_size`. `start` and `targets` are (N, C, H, W) in [0, 1]; so is the result.
+    """
+    with frozen(model):
+        with torch.no_grad():
+            goal = model.representation(targets)
+        return gradient_ascent(
+            reach_representation(model, goal), start, norm=NORMS["l2"], step_size=step_size, steps=steps
+        )

@@ -1,0 +1,46 @@
+"""Projected gradient descent (Madry et al., 2018) in an L2 or Linf ball."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
+from robustfeatures.attacks.norms import NORMS
+from robustfeatures.attacks.objectives import leave_class, reach_class
+
+
+def pgd(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    norm: str,
+    eps: float,
+    step_size: float,
+    steps: int,
+    targeted: bool = False,
+    random_start: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Adversarial examples of `images` (N, C, H, W) in [0, 1], inside the `norm` ball of radius `eps` and [0, 1].
+
+    `labels` (N,) are the classes to leave or, with `targeted`, to reach. Each step moves by `step_size` along the
+    normalised gradient ("l2") or its sign ("linf"), then projects on the ball, then clips to [0, 1]; the last iterate
+    is returned. `generator` (on the CPU) draws the random start. The model is run in eval mode and left as it was.
+
+    Raises:
+        ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
+    """
+    if norm not in NORMS:
+        raise ValueError(f"norm: {norm!r} is none of {', '.join(NORMS)}")
+    for name, value in (("eps", eps), ("step_size", step_size), ("steps", steps)):
+        if value < 0:
+            raise ValueError(f"{name}: {value} is negative")
+    ball = NORMS[norm]
+    objective = (reach_class if targeted else leave_class)(model, labels)
+    start = images
+    if random_start:
+        start = (images + ball.random_start(images, eps, generator)).clamp(0.0, 1.0)
+    with frozen(model):
+        return gradient_ascent(objective, start, norm=ball, step_size=step_size, steps=steps, origin=images, eps=eps)

@@ -1,0 +1,171 @@
+"""The command line: the jobs that Snakemake starts, and a few commands for people."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robustfeatures.errors import UserError
+
+app = typer.Typer(
+    help="Robust and non-robust features: jobs of the workflow, and commands to look into it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Reference = Annotated[Path, typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json")]
+StoreOption = Annotated[Path, typer.Option("--store", help="The folder of payloads.")]
+LogOption = Annotated[Path | None, typer.Option("--log", help="A file for the log; without it, the terminal.")]
+ConfigOption = Annotated[Path, typer.Option("--config", help="The configuration file.")]
+StudyOption = Annotated[str | None, typer.Option("--study", help="Another study than the configured one.")]
+
+DEFAULT_STORE = Path("results/store")
+ARTIFACTS = Path("results/artifacts")
+STUDIES = Path("workflow/studies")
+
+
+@app.command()
+def build(
+    reference: Reference,
+    store: StoreOption = DEFAULT_STORE,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
+    log: LogOption = None,
+) -> None:
+    """Make one artifact of a planned study: find its payload in the store, or compute it."""
+    from robustfeatures.jobs import build as run
+    from robustfeatures.store.store import Store
+
+    _log_to(log)
+    run(reference, store=Store(store), device=device, threads=threads)
+
+
+@app.command()
+def view(reference: Reference, store: StoreOption = DEFAULT_STORE, log: LogOption = None) -> None:
+    """Write one table, figure, claims file or page of a planned study."""
+    from robustfeatures.store.store import Store
+    from robustfeatures.views import build_view
+
+    _log_to(log)
+    build_view(reference, store=Store(store))
+
+
+@app.command()
+def show(reference: Reference, store: StoreOption = DEFAULT_STORE) -> None:
+    """Print one artifact in human terms: what it is, settings, numbers, cost, where it lies."""
+    from robustfeatures import inspection
+    from robustfeatures.store.store import Store
+
+    _print(inspection.show(reference, Store(store)))
+
+
+@app.command()
+def why(reference: Reference) -> None:
+    """Print the recipes behind an artifact, and what differs from the newest earlier build of its label."""
+    from robustfeatures import inspection
+
+    _print(inspection.why(reference))
+
+
+@app.command()
+def status(config: ConfigOption = Path("config.yaml"), study: StudyOption = None) -> None:
+    """Print what a study still lacks, what is running, how far it is, and the time left."""
+    from robustfeatures import inspection
+    from robustfeatures.recipes.plan import unfold
+    from robustfeatures.store.references import Artifacts
+    from robustfeatures.store.store import Store
+
+    configured = _config(config, study)
+    _print(inspection.status(unfold(configured, STUDIES), Artifacts(ARTIFACTS), Store(Path(configured.store))))
+
+
+@app.command()
+def verify(store: StoreOption = DEFAULT_STORE) -> None:
+    """Rehash every file of the store and name each that is damaged; exit code 1 if there is one."""
+    from robustfeatures import inspection
+    from robustfeatures.store.store import Store
+
+    damaged = list(inspection.verify(Store(store)))
+    _print(damaged or ["every payload is whole"])
+    if damaged:
+        raise typer.Exit(1)
+
+
+@app.command()
+def gc(
+    config: ConfigOption = Path("config.yaml"),
+    study: Annotated[list[str] | None, typer.Option("--study", help="A study to keep; may be repeated.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
+) -> None:
+    """List, or remove, the payloads that the configured study (or the named ones) does not reach."""
+    from robustfeatures import inspection
+    from robustfeatures.recipes.plan import unfold
+    from robustfeatures.store.references import Artifacts
+    from robustfeatures.store.store import Store
+
+    configured = [_config(config, name) for name in study or [None]]
+    store = Store(Path(configured[0].store))
+    plans = [unfold(one, STUDIES) for one in configured]
+    for key in inspection.unreachable(plans, Artifacts(ARTIFACTS), store):
+        if delete:
+            store.remove(key)
+        typer.echo(f"{'removed' if delete else 'would remove'} {store.payload(key)}")
+
+
+def _config(path: Path, study: str | None):  # noqa: ANN202
+    from robustfeatures.recipes.plan import read_config
+    from robustfeatures.recipes.yaml import read_yaml
+
+    values = read_yaml(path)
+    return read_config({**values, "study": study} if study else values)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
+
+
+def _log_to(path: Path | None) -> None:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=path, filemode="w" if path else "a", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+
+
+def main() -> None:
+    """Run the command line; what the user can mend is one line on standard error and exit code 1."""
+    try:
+        code = app(standalone_mode=False) or 0
+    except UserError as error:
+        code = _complain(str(error))
+    except OSError as error:
+        where = error.filename if error.filename is not None else "disk"
+        code = _complain(f"{where}: {error.strerror or error}")
+    except typer.Abort:
+        code = 130
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's usage errors
+            code = _complain(error.format_message(), error.exit_code)
+        else:
+            logging.getLogger(__name__).exception("unexpected error")
+            raise
+    sys.stdout.flush()
+    sys.stderr.flush()
+    logging.shutdown()
+    # Python takes 0.4 s to dismantle torch, in every one of a study's many short jobs.
+    os._exit(code)
+
+
+def _complain(message: str, code: int = 1) -> int:
+    line = " ".join(message.split())
+    logging.getLogger(__name__).error("%s", line)
+    print(f"robustfeatures: {line}", file=sys.stderr)
+    return code

@@ -1,0 +1,1 @@
+"""Raw data sources and the canonical data sets made from them."""

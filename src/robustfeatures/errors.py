@@ -1,0 +1,19 @@
+"""The one exception whose message is meant for the user."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something the user can mend; the message is one line: where (file and field), what, and what to do."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """' (did you mean ...?)' with the nearest known name, or the list of known names where none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if near:
+        return f" (did you mean {near[0]!r}?)"
+    return f" (known: {', '.join(names)})" if names else ""

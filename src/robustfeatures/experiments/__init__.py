@@ -1,0 +1,1 @@
+"""One module per experiment of the papers: which recipes it needs, its table, its figure, its claims."""

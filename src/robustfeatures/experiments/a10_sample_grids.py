@@ -1,0 +1,60 @@
+"""A10: samples of every derived set, original above derived, perturbation magnified.
+
+not-bugs-2019, Figures 2a, 7 and 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """How many images per set, and how often their perturbation is magnified."""
+
+    images: PositiveInt = 10
+    magnification: PositiveFloat = 3.0
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """The original data and every derived set of the first seed."""
+    seed = pieces.study.seeds[0]
+    derived = [Need(name, seed, pieces.derived(name, seed)) for name in pieces.study.derived]
+    return [Need("D", seed, pieces.data()), *derived]
+
+
+def figure(results: Results) -> Figure:
+    """One block per set; the first image of each class in turn."""
+    from robustfeatures.data.dataset import read_dataset
+    from robustfeatures.experiments.plots import sample_blocks
+
+    payloads = {row: path for (row, _), path in results.payloads.items()}
+    original = read_dataset(payloads.pop("D"), "train")
+    derived = {name: read_dataset(path, "train") for name, path in payloads.items()}
+    return sample_blocks(
+        original, derived, images=results.settings.images, magnification=results.settings.magnification
+    )
+
+
+EXPERIMENT = Experiment(
+    id="A10",
+    title="Samples of every derived set",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    reads_payloads=True,
+    figure=figure,
+    caption=(
+        "Samples of every derived set, seed by seed the same images: the original with its class, the derived image "
+        "with its label, and what was added to where it started (the original itself for attacks; another image or "
+        "noise for inversions), magnified round grey."
+    ),
+)

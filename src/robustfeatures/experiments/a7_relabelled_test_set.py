@@ -1,0 +1,98 @@
+"""A7: models trained on D_det, tested on D and on D relabelled by t(y) = (y + 1) mod C.
+
+not-bugs-2019, Appendix D.6, Table 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+DERIVED_SETS = ("D_det", "D_det-robust")
+TEST_SETS = {0: "D", 1: "relabelled D"}
+SECTION = "not-bugs-2019, Appendix D.6 and Table 10"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """A7 has no settings of its own."""
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """The evaluations of A2's models trained on D_det."""
+    return [need for need in a2.needs(pieces, a2.Settings()) if need.row in DERIVED_SETS]
+
+
+def _named(results: Results) -> pd.DataFrame:
+    return results.evaluations.assign(test_set=results.evaluations["label_shift"].map(TEST_SETS))
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per training set and test set."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    return with_published(over_seeds(_named(results), ["row", "test_set", "eps"]), results, ["row", "test_set", "eps"])
+
+
+def figure(results: Results) -> Figure:
+    """Two bars per training set: on D and on relabelled D."""
+    from robustfeatures.experiments.plots import grouped_bars
+
+    return grouped_bars(
+        _named(results),
+        group="row",
+        bar="test_set",
+        bar_label=lambda test_set: f"on {test_set}",
+        xlabel="trained on ('-robust': made with an adversarially trained model)",
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Appendix D.6 says of these rows."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    def on(row: str, shift: int) -> pd.Series:
+        return by_seed(results.evaluations, row=row, label_shift=shift)
+
+    return [
+        Claim(
+            "D_det made with a robust model teaches the permuted labels, by robust features",
+            SECTION,
+            "D_det-robust: accuracy on relabelled D minus accuracy on D",
+            list(on("D_det-robust", 1) - on("D_det-robust", 0)),
+        ),
+        Claim(
+            "D_det made with a standard model teaches the true labels rather than the permuted ones",
+            SECTION,
+            "D_det: accuracy on D minus accuracy on relabelled D",
+            list(on("D_det", 0) - on("D_det", 1)),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="A7",
+    title="Models of D_det on the relabelled test set",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Clean accuracy of models trained on D_det, on the test split of D and on the same images relabelled by "
+        "t(y) = (y + 1) mod C. Bars are means, whiskers standard deviations, dots the seeds."
+    ),
+)

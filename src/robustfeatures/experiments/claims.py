@@ -1,0 +1,49 @@
+"""Claims: sentences of a paper as predicates over measured rows, with their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of a paper, restated so that it holds when `values` (one per seed, in points) exceed `threshold`."""
+
+    sentence: str
+    source: str
+    quantity: str
+    values: Sequence[float]
+    threshold: float = 0.0
+
+    def judged(self) -> dict[str, object]:
+        """The verdict as a row: value, 95 % interval over seeds (Student's t), margin of the nearer end.
+
+        Held only if the whole interval lies above the threshold; "not tested" with fewer than two seeds.
+        """
+        values = np.asarray(self.values, dtype=float)
+        mean = float(values.mean()) if len(values) else float("nan")
+        row: dict[str, object] = {
+            "claim": self.sentence,
+            "source": self.source,
+            "quantity": self.quantity,
+            "value": round(mean, 2),
+            "threshold": self.threshold,
+            "seeds": len(values),
+        }
+        if len(values) < 2:
+            return {**row, "low": None, "high": None, "margin": None, "verdict": "not tested"}
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values))
+        margin = mean - half - self.threshold
+        return {
+            **row,
+            "low": round(mean - half, 2),
+            "high": round(mean + half, 2),
+            "margin": round(margin, 2),
+            "verdict": "held" if margin > 0 else "not held",
+        }

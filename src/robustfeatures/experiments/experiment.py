@@ -1,0 +1,64 @@
+"""What an experiment is, and what its pure functions are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+
+@dataclass(frozen=True)
+class Need:
+    """One artifact that an experiment reads: the row of the table it belongs to, its seed, and its recipe."""
+
+    row: str
+    seed: int
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the needs of an experiment measured, and the settings it was asked for.
+
+    evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent).
+    histories: columns row, seed, epoch, probe, accuracy (percent), loss.
+    payloads: the data set or weights of each (row, seed).
+    published: the paper's own rows (columns as in the table, accuracy in percent), and where they stand.
+    comparable: whether the study repeats the paper's setting, so that both may stand in one row.
+    """
+
+    evaluations: pd.DataFrame
+    histories: pd.DataFrame
+    payloads: Mapping[tuple[str, int], Path]
+    settings: Any
+    published: pd.DataFrame | None = None
+    published_source: str = ""
+    published_setting: str = ""
+    comparable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment of a paper; `needs` is called without torch, the other functions after all is measured."""
+
+    id: str
+    title: str
+    paper: str
+    needs: Callable[[Pieces, Any], Sequence[Need]]
+    settings: type
+    # Whether figure and table read payloads themselves, not only rows and histories.
+    reads_payloads: bool = False
+    table: Callable[[Results], pd.DataFrame] | None = None
+    figure: Callable[[Results], Figure] | None = None
+    claims: Callable[[Results], Sequence[Claim]] | None = None
+    caption: str = field(default="")

@@ -1,0 +1,147 @@
+"""The shapes of figure that experiments share: readable in grey, with the spread over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from robustfeatures.data.dataset import ImageDataset
+
+# Okabe and Ito's colours, which differ in lightness too.
+COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
+STYLES = ("-", "--", "-.", ":")
+
+matplotlib.rcParams.update(
+    {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "robustfeatures"}
+)
+
+
+def grouped_bars(
+    rows: pd.DataFrame, *, group: str, bar: str, bar_label: Callable[[Any], str], xlabel: str
+) -> Figure:
+    """Accuracy (percent) as one group of bars per value of `group`, one bar per value of `bar`."""
+    groups, bars = list(rows[group].unique()), list(rows[bar].unique())
+    width = 0.8 / len(bars)
+    figure = Figure(figsize=(max(4.0, 1.2 * len(groups) + 1), 3.2), layout="constrained")
+    axes = figure.subplots()
+    for number, value in enumerate(bars):
+        seeds = [rows[(rows[group] == name) & (rows[bar] == value)]["accuracy"].to_numpy() for name in groups]
+        places = np.arange(len(groups)) + (number - (len(bars) - 1) / 2) * width
+        axes.bar(
+            places,
+            [values.mean() if len(values) else np.nan for values in seeds],
+            width,
+            yerr=[values.std(ddof=1) if len(values) > 1 else 0.0 for values in seeds],
+            color=COLOURS[1 + number % (len(COLOURS) - 1)],
+            edgecolor="black",
+            linewidth=0.6,
+            hatch=HATCHES[number % len(HATCHES)],
+            error_kw={"elinewidth": 0.8, "capsize": 2},
+            label=bar_label(value),
+        )
+        for place, values in zip(places, seeds, strict=True):
+            axes.plot([place] * len(values), values, ".", color="black", markersize=2.5)
+    axes.set_xticks(np.arange(len(groups)), groups)
+    axes.set_xlabel(xlabel)
+    _percent_axis(axes)
+    if len(bars) > 1:
+        figure.legend(loc="outside upper center", ncols=len(bars), frameon=False)
+    return figure
+
+
+def curves(rows: pd.DataFrame, *, panel: str, line: str, x: str, xlabel: str) -> Figure:
+    """Accuracy (percent) against `x`: a panel per value of `panel`, a line with a seed band per value of `line`."""
+    panels, lines = list(rows[panel].unique()), list(rows[line].unique())
+    figure = Figure(figsize=(4.0 * len(panels), 3.2), layout="constrained")
+    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(panels), sharey=True)), panels, strict=True):
+        for number, value in enumerate(lines):
+            part = rows[(rows[panel] == name) & (rows[line] == value)].groupby(x)["accuracy"].agg(["mean", "std"])
+            spread = part["std"].fillna(0.0)
+            colour = COLOURS[number % len(COLOURS)]
+            axes.plot(part.index, part["mean"], STYLES[number % len(STYLES)], color=colour, label=value)
+            axes.fill_between(part.index, part["mean"] - spread, part["mean"] + spread, color=colour, alpha=0.2, lw=0)
+        axes.set_title(name)
+        axes.set_xlabel(xlabel)
+        _percent_axis(axes)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(lines), frameon=False)
+    return figure
+
+
+def _percent_axis(axes: Axes) -> None:
+    axes.set_ylim(0, 100)
+    axes.set_ylabel("accuracy (%)")
+    axes.label_outer()
+
+
+def sample_blocks(
+    original: ImageDataset, derived: Mapping[str, ImageDataset], *, images: int, magnification: float
+) -> Figure:
+    """Per derived set three rows of images: original, derived, and the change from the start, magnified round grey."""
+    places = _one_of_each_class(original.labels, images)
+    names = original.class_names
+    everything = original.float_images()
+    at = {int(index): place for place, index in enumerate(original.provenance["source_index"])}
+    figure = Figure(figsize=(0.55 * images + 1.6, 2.0 * len(derived)), layout="constrained")
+    for block, (name, dataset) in zip(
+        np.atleast_1d(figure.subfigures(len(derived), 1)), derived.items(), strict=True
+    ):
+        block.suptitle(name, fontsize=9, fontweight="bold")
+        found = dataset.float_images()
+        starts = [_start(everything, at, dataset, place) for place in places]
+        changes = [
+            None if start is None else np.clip(0.5 + magnification * (found[place] - start), 0, 1)
+            for place, start in zip(places, starts, strict=True)
+        ]
+        rows: Sequence[tuple[str, Sequence[NDArray[Any] | None], Sequence[str]]] = (
+            ("original", [everything[place] for place in places], [names[original.labels[place]] for place in places]),
+            ("derived", [found[place] for place in places], [names[dataset.labels[place]] for place in places]),
+            (f"change x{magnification:g}", changes, [""] * len(places)),
+        )
+        axes_grid = block.subplots(len(rows), len(places), squeeze=False)
+        for axes_row, (title, pictures, labels) in zip(axes_grid, rows, strict=True):
+            for axes, picture, label in zip(axes_row, pictures, labels, strict=True):
+                _show(axes, picture, label)
+            axes_row[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=7)
+    return figure
+
+
+def _one_of_each_class(labels: NDArray[np.int64], count: int) -> list[int]:
+    """The first image of each class, then the second of each, until there are `count`; sorted by class."""
+    rank = np.zeros(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        chosen = labels == label
+        rank[chosen] = np.arange(chosen.sum())
+    order = np.lexsort((labels, rank))[:count]
+    return [int(place) for place in order]
+
+
+def _start(
+    images: NDArray[np.float32], at: Mapping[int, int], dataset: ImageDataset, place: int
+) -> NDArray[np.float32] | None:
+    """Where the derivation of an image started, or None for noise, which no data set holds."""
+    if dataset.provenance["target"][place] >= 0:
+        return images[place]
+    start = int(dataset.provenance["start_index"][place])
+    return None if start < 0 else images[at[start]]
+
+
+def _show(axes: Axes, picture: NDArray[Any] | None, label: str) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    if picture is None:
+        axes.set_axis_off()
+        return
+    image = picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0)
+    axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.spines[:].set_visible(False)
+    axes.set_title(label, fontsize=6, pad=1)

@@ -1,0 +1,192 @@
+"""What the command line tells about artifacts: one of them, its chain, the state of a study, the health of a store."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from robustfeatures.errors import UserError
+from robustfeatures.recipes.plan import Plan
+from robustfeatures.store.files import file_sha256, files_below, read_json
+from robustfeatures.store.references import Artifacts, read_reference
+from robustfeatures.store.store import MANIFEST, Store
+
+# A progress report older than this is no longer shown as running.
+STALE_SECONDS = 60.0
+
+
+def show(path: Path, store: Store) -> Iterator[str]:
+    """One artifact in human terms: what it is, its settings, numbers, cost, and where it lies."""
+    reference = read_reference(path)
+    built, recipe = reference["built"], reference["recipe"]
+    yield f"{reference['label']}: stage {reference['stage']}, content {reference['content']}"
+    yield "settings"
+    yield from (f"  {name}: {value}" for name, value in flat(recipe["parameters"]))
+    yield "made from"
+    yield from (f"  {role}: {artifact}" for role, artifact in recipe["inputs"].items())
+    folder = store.payload(reference["key"])
+    numbers = list(_numbers(folder))
+    if numbers:
+        yield "numbers"
+        yield from (f"  {line}" for line in numbers)
+    yield (
+        f"cost: {built['seconds']:.1f} s on {built['device']} of {built['host']} ({built['machine']}), "
+        f"{built['computing_seconds']:.1f} s of them computing, on {built['started']}"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in built["packages"].items())
+    yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"
+    there = "" if store.manifest(reference["key"]) else " (missing or damaged)"
+    yield f"lies in: {folder}{there}, {reference['bytes'] / 1e6:.2f} MB"
+
+
+def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as (dotted name, value) pairs."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from flat(item, f"{prefix}.{name}" if prefix else name)
+    elif isinstance(value, list) and any(isinstance(item, (Mapping, list)) for item in value):
+        for number, item in enumerate(value):
+            yield from flat(item, f"{prefix}.{number}")
+    else:
+        yield prefix, value
+
+
+def _numbers(folder: Path) -> Iterator[str]:
+    if (folder / "rows.csv").exists():
+        for row in csv.DictReader((folder / "rows.csv").read_text().splitlines()):
+            share = 100 * int(row["correct"]) / int(row["total"])
+            yield f"eps {row['eps']}, labels shifted by {row['label_shift']}: {share:.2f} % of {row['total']}"
+    if (folder / "history.csv").exists():
+        history = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+        for row in history:
+            if row["epoch"] == history[-1]["epoch"]:
+                yield f"epoch {row['epoch']}, {row['probe']}: {100 * float(row['accuracy']):.2f} %"
+
+
+def why(path: Path) -> Iterator[str]:
+    """The recipes behind an artifact, and what differs from the newest earlier build of the same label."""
+    artifacts, artifact = Artifacts.of(path)
+    reference = read_reference(path)
+    yield from _chain(artifacts, artifact, 0, set())
+    earlier = _newest_other(path, reference)
+    if earlier is None:
+        yield "no earlier build of this label"
+        return
+    yield f"differs from {earlier.name} in"
+    yield from (f"  {line}" for line in _differences(artifacts, reference["recipe"], read_reference(earlier)["recipe"]))
+
+
+def _chain(artifacts: Artifacts, artifact: str, depth: int, seen: set[str]) -> Iterator[str]:
+    path = artifacts.reference(artifact)
+    recipe = read_json(path if path.exists() else artifacts.plan(artifact))
+    recipe = recipe.get("recipe", recipe)
+    again = artifact in seen
+    yield f"{'  ' * depth}{artifact}{' (as above)' if again else ''}"
+    seen.add(artifact)
+    if not again:
+        for below in recipe["inputs"].values():
+            yield from _chain(artifacts, below, depth + 1, seen)
+
+
+def _newest_other(path: Path, reference: Mapping[str, Any]) -> Path | None:
+    same_label = [
+        other
+        for other in path.parent.glob(f"{reference['label']}-*.json")
+        if other != path and other.stem.rpartition("-")[0] == reference["label"]
+    ]
+    earlier = [other for other in same_label if other.stat().st_mtime_ns <= path.stat().st_mtime_ns] or same_label
+    return max(earlier, key=lambda other: other.stat().st_mtime_ns, default=None)
+
+
+def _differences(
+    artifacts: Artifacts, now: Mapping[str, Any], before: Mapping[str, Any], prefix: str = ""
+) -> Iterator[str]:
+    for name in ("version", "code", "torch"):
+        if now[name] != before[name]:
+            what = "the code of the stage" if name == "code" else name
+            yield f"{prefix}{what}: {before[name]} -> {now[name]}"
+    new, old = dict(flat(now["parameters"])), dict(flat(before["parameters"]))
+    for name in sorted(new.keys() | old.keys()):
+        if new.get(name) != old.get(name):
+            yield f"{prefix}{name}: {old.get(name)} -> {new.get(name)}"
+    for role in sorted(now["inputs"].keys() | before["inputs"].keys()):
+        there, then = now["inputs"].get(role), before["inputs"].get(role)
+        if there is None or then is None:
+            yield f"{prefix}input {role}: {then} -> {there}"
+        elif there != then:
+            recipes = [read_json(artifacts.plan(artifact)) for artifact in (there, then)]
+            yield from _differences(artifacts, recipes[0], recipes[1], f"{prefix}{role}: ")
+
+
+def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
+    """What a study still lacks, what is running, how far it is, and the time left."""
+    missing = [name for name in plan.recipes if not artifacts.reference(name).exists()]
+    missing += [view.artifact for view in plan.views if not artifacts.reference(view.artifact).exists()]
+    total = len(plan.recipes) + len(plan.views)
+    yield f"{total - len(missing)} of {total} artifacts are there"
+    yield from (f"  lacks {name}" for name in missing)
+    for path in sorted(store.root.glob(".partial/*/progress.json")):
+        try:
+            report = read_json(path)
+        except (OSError, ValueError):
+            continue
+        if time.time() - report["time"] < STALE_SECONDS:
+            left = report["seconds_left"]
+            yield f"running: {report['label']}, {100 * report['share']:.0f} %, " + (
+                "time left unknown" if left is None else f"{left:.0f} s left"
+            )
+
+
+def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int) -> str:
+    """One line: how much of the core seconds of a run went into training, attack or evaluation."""
+    built = [
+        read_reference(artifacts.reference(name))["built"]
+        for name in plan.recipes
+        if artifacts.reference(name).exists()
+    ]
+    fresh = [cost for cost in built if cost["started"] >= since]
+    computing = sum(cost["computing_seconds"] * min(cost["threads"], cores) for cost in fresh)
+    share = 100 * computing / (seconds * cores)
+    return (
+        f"{len(fresh)} payloads computed in {seconds:.0f} s on {cores} cores; "
+        f"{share:.0f} % of the core time inside training, attack or evaluation"
+    )
+
+
+def verify(store: Store) -> Iterator[str]:
+    """Rehash every file of the store; one line per damaged, missing or unexpected file."""
+    for key in store.keys():
+        folder = store.payload(key)
+        try:
+            files: Mapping[str, Any] = read_json(folder / MANIFEST)["files"]
+        except (OSError, ValueError, KeyError, TypeError):
+            yield f"{folder / MANIFEST}: unreadable"
+            continue
+        for name, facts in files.items():
+            path = folder / name
+            try:
+                if file_sha256(path) != facts["sha256"]:
+                    yield f"{path}: damaged"
+            except OSError as error:
+                yield f"{path}: {error.strerror}"
+        known = {folder / name for name in files} | {folder / MANIFEST}
+        yield from (f"{path}: not part of the payload" for path in files_below(folder) if path not in known)
+
+
+def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[str]:
+    """The keys of the payloads that no recipe of the plans refers to.
+
+    Raises:
+        UserError: a planned artifact was not built yet, so that what it will find in the store is not known.
+    """
+    kept = set()
+    for plan in plans:
+        for name in plan.recipes:
+            path = artifacts.reference(name)
+            if not path.exists():
+                raise UserError(f"{path}: not built yet; build every study that is to be kept before removing payloads")
+            kept.add(read_reference(path)["key"])
+    return [key for key in store.keys() if key not in kept]

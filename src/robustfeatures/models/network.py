@@ -1,0 +1,39 @@
+"""What every network of this package offers: logits, a representation, and normalisation inside."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Network(nn.Module):
+    """A classifier of images in [0, 1].
+
+    `features` maps normalised images (N, C, H, W) to the penultimate representation (N, D); `head` maps that to logits
+    (N, K). Mean and standard deviation per channel are buffers, so they are saved with the weights.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, features: nn.Module, head: nn.Linear, channels: int) -> None:
+        super().__init__()
+        self.features = features
+        self.head = head
+        self.register_buffer("mean", torch.zeros(1, channels, 1, 1))
+        self.register_buffer("std", torch.ones(1, channels, 1, 1))
+
+    def normalise_like(self, images: Tensor) -> None:
+        """Take mean and standard deviation per channel from training images (N, C, H, W)."""
+        self.mean.copy_(images.mean(dim=(0, 2, 3), keepdim=True))
+        self.std.copy_(images.std(dim=(0, 2, 3), keepdim=True).clamp_min(1e-6))
+
+    def representation(self, images: Tensor) -> Tensor:
+        """g(x), the penultimate layer (N, D), of images (N, C, H, W) in [0, 1]."""
+        representation: Tensor = self.features((images - self.mean) / self.std)
+        return representation
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (N, K) of images (N, C, H, W) in [0, 1]."""
+        logits: Tensor = self.head(self.representation(images))
+        return logits

@@ -1,0 +1,35 @@
+"""Canonical JSON and digests: equal things have equal digests on every machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+DIGEST_LENGTH = 16
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, tuples and mappings as JSON values; floats stay floats, so 1, 1.0 and true stay apart."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    return value
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted names and no spaces.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+    """
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """The first 16 hexadecimal digits (64 bits) of the SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:DIGEST_LENGTH]

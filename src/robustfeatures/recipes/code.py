@@ -1,0 +1,96 @@
+"""The digest of the code that makes an artifact: the modules its stage imports, transitively, as syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib.util import resolve_name
+from pathlib import Path
+
+from robustfeatures.recipes.canonical import digest
+
+PACKAGE = "robustfeatures"
+ROOT = Path(__file__).resolve().parents[1]
+
+# These only say in which module a name lives; which module that is enters each recipe by itself.
+NAME_TABLES = frozenset({PACKAGE, f"{PACKAGE}.models.registry", f"{PACKAGE}.data.registry"})
+
+
+def code_digest(entries: Iterable[str]) -> str:
+    """The digest of all modules of this package that `entries` (module names) import, themselves included."""
+    return digest({module: _module_digest(module) for module in sorted(modules_behind(entries))})
+
+
+def modules_behind(entries: Iterable[str]) -> set[str]:
+    """The names of the package's modules that `entries` import, at any depth and anywhere in a module's text."""
+    seen: set[str] = set()
+    waiting = list(entries)
+    while waiting:
+        module = waiting.pop()
+        if module in seen or module in NAME_TABLES:
+            continue
+        seen.add(module)
+        waiting += _imports(module)
+    return seen
+
+
+def forget_sources() -> None:
+    """Read every module from disk again, for a job that asks whether its code was edited while it ran."""
+    for cached in (_tree, _module_digest, _imports):
+        cached.cache_clear()
+
+
+def _path(module: str) -> Path | None:
+    folder = ROOT.joinpath(*module.split(".")[1:])
+    for path in (folder.with_suffix(".py"), folder / "__init__.py"):
+        if path.is_file() and module.split(".")[0] == PACKAGE:
+            return path
+    return None
+
+
+def _without_docstrings(tree: ast.AST) -> ast.AST:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+@cache
+def _tree(module: str) -> ast.AST:
+    path = _path(module)
+    assert path is not None, f"{module} is not a module of {PACKAGE}"
+    return _without_docstrings(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@cache
+def _module_digest(module: str) -> str:
+    return hashlib.sha256(ast.unparse(_tree(module)).encode()).hexdigest()
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _runtime_nodes(node: ast.AST) -> Iterable[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if not _is_type_checking(child):
+            yield child
+            yield from _runtime_nodes(child)
+
+
+@cache
+def _imports(module: str) -> tuple[str, ...]:
+    names: list[str] = [module.rpartition(".")[0]]
+    path = _path(module)
+    package = module if path is not None and path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in _runtime_nodes(_tree(module)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else str(node.module)
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(name for name in names if _path(name) is not None)

@@ -1,0 +1,119 @@
+"""The plan: a study unfolded into recipes and views, and made ready for Snakemake. Imports neither torch nor zarr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Gt
+
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.experiments.catalogue import experiment, experiment_modules
+from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.recipe import Recipe
+from robustfeatures.recipes.study import Study, find_study, read_study
+from robustfeatures.recipes.validation import validated
+from robustfeatures.recipes.view import Part, View, views_of
+from robustfeatures.store.files import write_json
+from robustfeatures.store.references import Artifacts, read_reference, resolve
+from robustfeatures.store.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Strict):
+    """What config.yaml may say: nothing in it but `study` changes a result."""
+
+    study: str
+    store: str = "results/store"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads_per_job: Annotated[int, Gt(0)] = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All recipes of a study by artifact (`<stage>/<label>-<digest>`), inputs before what needs them, and its views."""
+
+    recipes: Mapping[str, Recipe]
+    views: tuple[View, ...]
+
+    def inputs(self, artifact: str) -> list[str]:
+        """The artifacts that one of the recipes builds on."""
+        return [_name(recipe) for recipe in self.recipes[artifact].inputs.values()]
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    """The configuration that Snakemake read.
+
+    Raises:
+        UserError: a field is unknown or wrong.
+    """
+    return validated(Config, dict(values), "config.yaml")
+
+
+def unfold(config: Config, studies: Path) -> Plan:
+    """The plan of the configured study, whose file lies in the folder `studies`.
+
+    Raises:
+        UserError: the study is unknown, or something in its file is wrong.
+    """
+    path = find_study(studies, config.study)
+    study = read_study(path)
+    try:
+        parts = {identifier: _part(study, identifier, str(path)) for identifier in study.experiments}
+    except UserError as error:
+        message = str(error)
+        raise UserError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+    recipes: dict[str, Recipe] = {}
+    for part in parts.values():
+        for need in part.needs:
+            for recipe in need.recipe.chain():
+                recipes.setdefault(_name(recipe), recipe)
+    return Plan(recipes, tuple(views_of(config.study, study.title, parts, study.published_setting)))
+
+
+def prepare(plan: Plan, artifacts: Artifacts, store: Store) -> None:
+    """Write down the plan for the jobs, and bring the references in line with the store.
+
+    References whose payload is gone are dropped; where the store already has the payload of a planned recipe, its
+    reference is written here, so that no job is needed for it.
+    """
+    _write_plans(plan, artifacts)
+    for name, recipe in plan.recipes.items():
+        reference = artifacts.reference(name)
+        if reference.exists() and store.manifest(read_reference(reference)["key"]) is None:
+            reference.unlink()
+        if not reference.exists():
+            resolve(artifacts, store, recipe.record())
+
+
+def _write_plans(plan: Plan, artifacts: Artifacts) -> None:
+    known = {path.relative_to(artifacts.root / ".plan").as_posix() for path in artifacts.root.glob(".plan/*/*.json")}
+    records: Iterable[tuple[str, dict[str, Any]]] = (
+        *((name, recipe.record()) for name, recipe in plan.recipes.items()),
+        *((view.artifact, view.record) for view in plan.views),
+    )
+    for name, record in records:
+        if f"{name}.json" not in known:
+            write_json(artifacts.plan(name), record)
+
+
+def _part(study: Study, identifier: str, where: str) -> Part:
+    if identifier not in experiment_modules():
+        known = suggestion(identifier, experiment_modules())
+        raise UserError(f"{where}: experiments.{identifier}: there is no such experiment{known}")
+    found = experiment(identifier)
+    try:
+        settings = validated(found.settings, dict(study.experiments[identifier]), "")
+    except UserError as error:
+        raise UserError(f"{where}: experiments.{identifier}.{str(error).removeprefix(': ')}") from error
+    try:
+        return Part(found, settings, found.needs(Pieces(study), settings))
+    except UserError as error:
+        raise UserError(f"{where}: {error}; experiment {identifier} needs it") from error
+
+
+def _name(recipe: Recipe) -> str:
+    return f"{recipe.stage.name}/{recipe.artifact}"

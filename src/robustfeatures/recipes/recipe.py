@@ -1,0 +1,130 @@
+"""A recipe says exactly how one artifact is made; its digest changes with anything that could change the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.metadata import version
+from typing import Any
+
+from robustfeatures.data.registry import source_module
+from robustfeatures.models.registry import architecture_module
+from robustfeatures.recipes import parameters as p
+from robustfeatures.recipes.canonical import digest, plain
+from robustfeatures.recipes.code import code_digest
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kind of artifact: `version` is raised by hand for what the code digest cannot see."""
+
+    name: str
+    parameters: type
+    payload: str
+    uses_torch: bool
+    version: int = 1
+
+    @property
+    def module(self) -> str:
+        """The module whose `make` function builds the payload."""
+        return f"robustfeatures.stages.{self.name}"
+
+
+STAGES = {
+    stage.name: stage
+    for stage in (
+        Stage("data", p.Data, "data.zarr", uses_torch=False),
+        Stage("model", p.Model, "model.safetensors", uses_torch=True),
+        Stage("derived", p.Derived, "data.zarr", uses_torch=True),
+        Stage("evaluation", p.Evaluation, "rows.csv", uses_torch=True),
+    )
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How one artifact is made: its stage, its parameters, and the recipes of its inputs by role.
+
+    `label` is for people and enters no digest.
+    """
+
+    label: str
+    parameters: p.Parameters
+    inputs: Mapping[str, Recipe]
+
+    @cached_property
+    def stage(self) -> Stage:
+        return next(stage for stage in STAGES.values() if stage.parameters is type(self.parameters))
+
+    @cached_property
+    def code(self) -> str:
+        """The digest of the modules that make this artifact."""
+        return _code_digest(self.code_entries)
+
+    @cached_property
+    def code_entries(self) -> tuple[str, ...]:
+        """The modules to start from: the stage's own, and those that the parameters choose by name."""
+        entries = {self.stage.module}
+        match self.parameters:
+            case p.Data(source=source):
+                entries.add(source_module(source))
+            case p.Model(architecture=architecture, training=training):
+                entries.add(architecture_module(architecture.name))
+                if training.adversary is not None:
+                    entries.add("robustfeatures.training.adversary")
+        for recipe in self.inputs.values():
+            if isinstance(recipe.parameters, p.Model):
+                entries.add(architecture_module(recipe.parameters.architecture.name))
+        return tuple(sorted(entries))
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What recipe digest and store key have in common."""
+        return {
+            "stage": self.stage.name,
+            "version": self.stage.version,
+            "parameters": plain(self.parameters),
+            "code": self.code,
+            "torch": _torch_version() if self.stage.uses_torch else None,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        return digest({**self.identity, "inputs": {role: recipe.digest for role, recipe in self.inputs.items()}})
+
+    @cached_property
+    def artifact(self) -> str:
+        """The readable name of the artifact: label and digest."""
+        return f"{self.label}-{self.digest}"
+
+    def record(self) -> dict[str, Any]:
+        """All that a job needs to make the artifact, as JSON values."""
+        return {
+            "label": self.label,
+            "digest": self.digest,
+            **self.identity,
+            "code_entries": list(self.code_entries),
+            "inputs": {role: f"{recipe.stage.name}/{recipe.artifact}" for role, recipe in self.inputs.items()},
+        }
+
+    def chain(self) -> Iterator[Recipe]:
+        """This recipe and all it builds on, inputs first, each once."""
+        seen: set[str] = set()
+
+        def visit(recipe: Recipe) -> Iterator[Recipe]:
+            if recipe.digest not in seen:
+                seen.add(recipe.digest)
+                for below in recipe.inputs.values():
+                    yield from visit(below)
+                yield recipe
+
+        yield from visit(self)
+
+
+_code_digest = cache(code_digest)
+
+
+@cache
+def _torch_version() -> str:
+    return ".".join(version("torch").split(".")[:2])

@@ -1,0 +1,94 @@
+"""A study: the named pieces that the experiments combine, read from one YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import MinLen
+
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.models.registry import architecture_module
+from robustfeatures.recipes.parameters import Architecture, Attack, Data, Method, Radius, Seed, Split, Strict, Training
+from robustfeatures.data.registry import source_module
+from robustfeatures.recipes.validation import validated
+from robustfeatures.recipes.yaml import read_yaml
+
+
+@dataclass(frozen=True, kw_only=True)
+class DerivedSet(Strict):
+    """A derived data set: the named training that made its source model, the method, and the training on it."""
+
+    source: str
+    method: Method
+    training: str
+    splits: Annotated[tuple[Split, ...], MinLen(1)] = ("train",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robustness(Strict):
+    """The attack of every evaluation and the radii that A1 reports; radius 0 is clean and always reported."""
+
+    attack: Attack
+    eps: Annotated[tuple[Radius, ...], MinLen(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(Strict):
+    """Everything that a study file may say. Names of trainings and derived sets are the study's own.
+
+    `published_setting` names the setting of the papers ("CIFAR-10") that the study repeats; published numbers stand
+    beside the measured ones as comparable only then. `experiments` maps an id (A1 ... E4) to its own settings.
+    """
+
+    title: str
+    data: Data
+    architecture: Architecture
+    seeds: Annotated[tuple[Seed, ...], MinLen(1)]
+    training: Mapping[str, Training]
+    derived: Mapping[str, DerivedSet]
+    robustness: Robustness
+    experiments: Mapping[str, Mapping[str, Any]]
+    published_setting: str | None = None
+
+
+def read_study(path: Path) -> Study:
+    """The study in a file, its fields and the names in it checked.
+
+    Raises:
+        UserError: the file, a field or a name in it is wrong; the message names file and field.
+    """
+    study = validated(Study, read_yaml(path), str(path))
+    try:
+        source_module(study.data.source)
+        architecture_module(study.architecture.name)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    if study.data.validation + study.data.test >= 1:
+        raise UserError(f"{path}: data.test: validation and test leave nothing to train on")
+    for name, derived in study.derived.items():
+        for field in ("source", "training"):
+            training = getattr(derived, field)
+            if training not in study.training:
+                raise UserError(
+                    f"{path}: derived.{name}.{field}: {training!r} is unknown{suggestion(training, study.training)}"
+                )
+        if "test" in derived.splits:
+            raise UserError(f"{path}: derived.{name}.splits: a set to train on must not be derived from the test split")
+    if len(set(study.seeds)) < len(study.seeds):
+        raise UserError(f"{path}: seeds: a seed appears twice")
+    return study
+
+
+def find_study(folder: Path, name: str) -> Path:
+    """The file of a study.
+
+    Raises:
+        UserError: there is no study of that name.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        raise UserError(f"config.yaml: study: {name!r} is unknown{suggestion(name, (f.stem for f in folder.glob('*.yaml')))}")
+    return path

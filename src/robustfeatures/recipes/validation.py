@@ -1,0 +1,61 @@
+"""From the values of a YAML file to dataclasses, with messages of one line that name file and field."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import cache
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.recipes.canonical import plain
+
+T = TypeVar("T")
+
+
+def validated(kind: type[T], value: Any, where: str) -> T:
+    """`value` (from YAML) as a `kind`; `where` names the file in messages.
+
+    Raises:
+        UserError: a field is unknown, missing, of the wrong type or out of range.
+    """
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: the file must hold named fields")
+    try:
+        # Through JSON, because strict validation takes lists for tuples only there.
+        text = json.dumps(plain(value))
+    except TypeError as error:
+        raise UserError(f"{where}: {error}") from error
+    try:
+        return TypeAdapter(kind).validate_json(text)
+    except ValidationError as error:
+        raise UserError(f"{where}: {_message(error.errors()[0], kind)}") from error
+
+
+def _message(error: ErrorDetails, kind: type) -> str:
+    field = ".".join(str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, (int, str)))
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{field}: unknown field{suggestion(str(error['loc'][-1]), _field_names(kind))}"
+    if error["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
+        return f"{field}: the field is missing"
+    message = error["msg"][0].lower() + error["msg"][1:]
+    given = error["input"]
+    if error["type"] == "literal_error":
+        known = str(error["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+        return f"{field}: {given!r} is unknown{suggestion(str(given), known)}"
+    return f"{field}: {message}" + ("" if isinstance(given, (dict, list)) else f", not {given!r}")
+
+
+@cache
+def _field_names(kind: Any) -> frozenset[str]:
+    """The names of all fields of a dataclass and of the dataclasses in it."""
+    names: set[str] = set()
+    if dataclasses.is_dataclass(kind):
+        for name, hint in get_type_hints(kind).items():
+            names |= {name} | _field_names(hint)
+    for argument in get_args(kind):
+        names |= _field_names(argument) if not isinstance(argument, str) else set()
+    return frozenset(names)

@@ -1,0 +1,1 @@
+"""The content-addressed store: payloads are made once, published whole, and never changed."""

@@ -1,0 +1,116 @@
+"""Payloads by key: where they lie, how they are made once, and how they become visible in one step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import SoftFileLease
+
+from robustfeatures.store.files import file_sha256, files_below, read_json, sync_folder, write_json
+
+MANIFEST = "manifest.json"
+# A job that has not been heard of for this long is taken for dead by jobs on other machines; on the same machine its
+# end is noticed at once.
+LEASE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of payloads, `<key>/`, and of unfinished work, `.partial/<key>/`."""
+
+    root: Path
+
+    def payload(self, key: str) -> Path:
+        """The folder of a payload, whether it is there or not."""
+        return self.root / key
+
+    def scratch(self, key: str) -> Path:
+        """The folder in which a payload is being made; it outlives a job that dies."""
+        return self.root / ".partial" / key
+
+    def manifest(self, key: str) -> dict[str, Any] | None:
+        """What was published under a key, or None unless every file is there in its full size."""
+        folder = self.payload(key)
+        try:
+            manifest: dict[str, Any] = read_json(folder / MANIFEST)
+            whole = all((folder / name).stat().st_size == file["size"] for name, file in manifest["files"].items())
+        except (OSError, ValueError, KeyError):
+            return None
+        return manifest if whole else None
+
+    @contextmanager
+    def lease(self, key: str) -> Iterator[Path]:
+        """Sole right to make one payload; waits for another holder. Yields the scratch folder."""
+        scratch = self.scratch(key)
+        scratch.mkdir(parents=True, exist_ok=True)
+        with SoftFileLease(scratch.with_suffix(".lock"), lease_duration=LEASE_SECONDS):
+            # The holder we waited for removes the folder when it has published.
+            scratch.mkdir(exist_ok=True)
+            yield scratch
+
+    def publish(self, key: str, fresh: Path, facts: dict[str, Any]) -> dict[str, Any]:
+        """Make the folder `fresh` the payload of `key`, read-only, in one rename; returns its manifest.
+
+        A damaged payload in its place is moved aside first.
+        """
+        files = files_below(fresh)
+        manifest = {
+            "key": key,
+            **facts,
+            "files": {
+                str(path.relative_to(fresh)): {"size": path.stat().st_size, "sha256": file_sha256(path)}
+                for path in files
+            },
+        }
+        for path in files:
+            _sync_file(path)
+        write_json(fresh / MANIFEST, manifest)
+        for path in fresh.rglob("*"):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        place = self.payload(key)
+        if place.exists():
+            self.remove(key)
+        fresh.rename(place)
+        place.chmod(0o555)
+        sync_folder(self.root)
+        return manifest
+
+    def remove(self, key: str) -> None:
+        """Remove a payload: out of sight in one rename, then from disk."""
+        doomed = self.root / ".partial" / f"{key}.removed"
+        discard(doomed)
+        doomed.parent.mkdir(parents=True, exist_ok=True)
+        place = self.payload(key)
+        place.chmod(0o755)
+        place.rename(doomed)
+        discard(doomed)
+
+    def keys(self) -> list[str]:
+        """The keys of all payloads, sorted."""
+        if not self.root.is_dir():
+            return []
+        return sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder and what is in it, read-only or not; nothing happens where it does not exist."""
+    if not folder.exists():
+        return
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Standard and adversarial training that can be killed and resumed without changing the weights."""

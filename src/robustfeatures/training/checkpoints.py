@@ -1,0 +1,43 @@
+"""The state of a training between two epochs, on disk."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+# Seconds between two checkpoints; tests shorten it.
+INTERVAL = float(os.environ.get("ROBUSTFEATURES_CHECKPOINT_SECONDS", "60"))
+
+
+class Checkpoints:
+    """One file that always holds a whole state: written beside it, then renamed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "checkpoint.pt"
+        self.last = time.monotonic()
+
+    def load(self) -> dict[str, Any] | None:
+        """The saved state, or None where there is none or it cannot be read."""
+        if not self.path.exists():
+            return None
+        try:
+            state: dict[str, Any] = torch.load(self.path, weights_only=True)
+        except (RuntimeError, EOFError, OSError):
+            return None
+        return state
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Save the state if the last time was long enough ago."""
+        if time.monotonic() - self.last < INTERVAL:
+            return
+        fresh = self.path.with_suffix(".fresh")
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        fresh.write_bytes(buffer.getbuffer())
+        fresh.replace(self.path)
+        self.last = time.monotonic()

@@ -1,0 +1,109 @@
+"""The job behind a table, a figure, the claims or the page: from references to files that people open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robustfeatures.errors import UserError
+from robustfeatures.recipes.code import code_digest
+from robustfeatures.recipes.view import PUBLISHED
+from robustfeatures.store.files import file_sha256, read_json, write_atomically, write_json
+from robustfeatures.store.references import Artifacts, read_reference
+from robustfeatures.store.store import Store
+
+if TYPE_CHECKING:
+    from robustfeatures.experiments.experiment import Experiment, Results
+
+
+@dataclass(frozen=True)
+class ViewJob:
+    """What a view's stage may ask: the record of the view, and the results of its experiments."""
+
+    record: Mapping[str, Any]
+    artifacts: Artifacts
+    store: Store
+
+    @property
+    def folder(self) -> Path:
+        """results/<study>."""
+        return self.artifacts.root.parent / self.record["study"]
+
+    def experiments(self) -> Iterator[tuple[Experiment, Results]]:
+        """Each experiment of the view with what it measured."""
+        from robustfeatures.experiments.catalogue import experiment
+
+        for part in self.record["parts"]:
+            found = experiment(part["id"])
+            yield found, self._results(found, part)
+
+    def _results(self, experiment: Experiment, part: Mapping[str, Any]) -> Results:
+        import pandas as pd
+        from pydantic import TypeAdapter
+
+        from robustfeatures.experiments.experiment import Results
+
+        evaluations, histories, payloads = [], [], {}
+        for need in part["needs"]:
+            reference = read_reference(self.artifacts.reference(need["artifact"]))
+            folder = self.store.payload(reference["key"])
+            for name, rows in (("rows.csv", evaluations), ("history.csv", histories)):
+                if (folder / name).exists():
+                    rows.append(pd.read_csv(folder / name).assign(row=need["row"], seed=need["seed"]))
+            if (folder / "data.zarr").exists():
+                payloads[need["row"], need["seed"]] = folder / "data.zarr"
+        published = read_published(experiment)
+        return Results(
+            evaluations=_percent(evaluations, lambda rows: 100.0 * rows["correct"] / rows["total"]),
+            histories=_percent(histories, lambda rows: 100.0 * rows["accuracy"]),
+            payloads=payloads,
+            settings=TypeAdapter(experiment.settings).validate_python(part["settings"], strict=False),
+            published=None if published is None else pd.DataFrame(published["rows"]),
+            published_source="" if published is None else published["source"],
+            published_setting="" if published is None else published["setting"],
+            comparable=published is not None and published["setting"] == self.record["published_setting"],
+        )
+
+
+def _percent(frames: list[Any], accuracy: Any) -> Any:
+    import pandas as pd
+
+    rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    return rows.assign(accuracy=accuracy(rows)) if len(rows) else rows
+
+
+def read_published(experiment: Experiment) -> dict[str, Any] | None:
+    """What the paper prints for an experiment: source, setting, rows; None where it prints no numbers."""
+    from robustfeatures.recipes.yaml import read_yaml
+
+    published: dict[str, Any] | None = read_yaml(PUBLISHED / f"{experiment.paper}.yaml").get(experiment.id)
+    return published
+
+
+def build_view(reference: Path, *, store: Store) -> None:
+    """Write the files of the view that `reference` names, then the reference; older ones of the same view go.
+
+    Raises:
+        UserError: the view was never planned, its code has changed since, or an input is missing.
+    """
+    artifacts, artifact = Artifacts.of(reference)
+    try:
+        record = read_json(artifacts.plan(artifact))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{reference}: no study that was unfolded here plans this view") from error
+    if code_digest(record["code_entries"]) != record["code"]:
+        raise UserError(f"{artifact}: its code changed after the plan was made; run snakemake again")
+    results = artifacts.root.parent
+    stage = import_module(f"robustfeatures.stages.{record['stage']}")
+    contents: Mapping[str, bytes] = stage.make(ViewJob(record, artifacts, store))
+    for name in record["outputs"]:
+        write_atomically(results / name, contents[Path(name).suffix])
+    # The files now show this view alone, so no other reference of the same view may claim them.
+    for older in reference.parent.glob(f"{record['label']}-*.json"):
+        if older.stem.rpartition("-")[0] == record["label"]:
+            older.unlink()
+    files = {name: {"sha256": file_sha256(results / name)} for name in record["outputs"]}
+    write_json(reference, {"label": record["label"], "stage": record["stage"], "files": files, "recipe": record})
