@@ -33,18 +33,19 @@ STUDIES = Path("workflow/studies")
 
 @app.command()
 def build(
-    reference: Reference,
+    references: Annotated[list[Path], typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json ...")],
     store: StoreOption = DEFAULT_STORE,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
     log: LogOption = None,
 ) -> None:
-    """Make one artifact of a planned study: find its payload in the store, or compute it."""
+    """Make artifacts of a planned study, one after another: find each payload in the store, or compute it."""
     from robustfeatures.jobs import build as run
     from robustfeatures.store.store import Store
 
     _log_to(log)
-    run(reference, store=Store(store), device=device, threads=threads)
+    for reference in references:
+        run(reference, store=Store(store), device=device, threads=threads)
 
 
 @app.command()

@@ -183,8 +183,11 @@ def _prepare_torch(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.benchmark = False
+    if torch.cuda.is_available():
+        # Only where it matters: the call imports torch's compiler, which takes a second.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
 
 
 def _surroundings() -> dict[str, Any]:

@@ -36,20 +36,13 @@ except OSError as error:
 config.update(store=CONFIG.store, device=CONFIG.device)
 
 
-def references(stage):
-    """The input function of a stage: the references that a planned artifact builds on."""
-
-    def inputs(wildcards):
-        artifact = f"{stage}/{wildcards.artifact}"
-        if artifact not in PLAN.recipes:
-            raise WorkflowError(f"results/artifacts/{artifact}.json is not part of the study {CONFIG.study}")
-        return [ancient(str(ARTIFACTS.reference(name))) for name in PLAN.inputs(artifact)]
-
-    return inputs
+def references(artifacts):
+    """The references of artifacts, `<stage>/<label>-<digest>`."""
+    return [str(ARTIFACTS.reference(artifact)) for artifact in artifacts]
 
 
-wildcard_constraints:
-    artifact="[^/]+-[0-9a-f]{16}",
+# The environment of every rule.
+CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.yaml"
 
 
 onsuccess:

@@ -1,19 +1,23 @@
-rule data:
-    """Raw images into the canonical form: uint8, split once and for all into train, validation and test."""
-    input:
-        references("data"),
-    output:
-        "results/artifacts/data/{artifact}.json",
-    log:
-        "results/logs/data/{artifact}.log",
-    benchmark:
-        "results/benchmarks/data/{artifact}.tsv"
-    threads: CONFIG.threads_per_job
-    resources:
-        mem_mb=2000,
-        runtime=30,
-    conda:
-        "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.yaml"
-    shell:
-        "python -m robustfeatures build {output:q} --store {config[store]:q} --device {config[device]:q}"
-        " --threads {threads} --log {log:q}"
+for batch in PLAN.batches("data", CONFIG.seeds_per_job):
+
+    rule:
+        """Raw images into the canonical form: uint8, split once and for all into train, validation and test."""
+        name:
+            f"data_{batch.name}"
+        input:
+            [ancient(name) for name in references(batch.inputs)],
+        output:
+            references(batch.artifacts),
+        log:
+            f"results/logs/{batch.artifacts[0]}.log",
+        benchmark:
+            f"results/benchmarks/{batch.artifacts[0]}.tsv"
+        threads: CONFIG.threads_per_job
+        resources:
+            mem_mb=2000,
+            runtime=30,
+        conda:
+            CONDA
+        shell:
+            "python -m robustfeatures build {output:q} --store {config[store]:q} --device {config[device]:q}"
+            " --threads {threads} --log {log:q}"

@@ -15,7 +15,7 @@ for view in PLAN.views:
         name:
             f"{view.kind}_{view.label}"
         input:
-            [ancient(str(ARTIFACTS.reference(name))) for name in view.inputs],
+            [ancient(name) for name in references(view.inputs)],
         output:
             reference=str(ARTIFACTS.reference(view.artifact)),
             files=report(
@@ -33,6 +33,6 @@ for view in PLAN.views:
             mem_mb=2000,
             runtime=20,
         conda:
-            "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.yaml"
+            CONDA
         shell:
             "python -m robustfeatures view {output.reference:q} --store {config[store]:q} --log {log:q}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from robustfeatures.store.files import write_json
 from robustfeatures.store.references import Artifacts, read_reference, resolve
 from robustfeatures.store.store import Store
 
+SEED = re.compile(r"-seed\d+")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Strict):
@@ -30,6 +33,16 @@ class Config(Strict):
     store: str = "results/store"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads_per_job: Annotated[int, Gt(0)] = 1
+    seeds_per_job: Annotated[int, Gt(0)] = 1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Artifacts of one stage that differ in their seed alone, made by one job."""
+
+    name: str
+    artifacts: tuple[str, ...]
+    inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,9 +52,21 @@ class Plan:
     recipes: Mapping[str, Recipe]
     views: tuple[View, ...]
 
-    def inputs(self, artifact: str) -> list[str]:
-        """The artifacts that one of the recipes builds on."""
-        return [_name(recipe) for recipe in self.recipes[artifact].inputs.values()]
+    def batches(self, stage: str, seeds_per_job: int) -> list[Batch]:
+        """The jobs of a stage: up to `seeds_per_job` artifacts whose labels differ in the seed alone."""
+        families: dict[str, list[str]] = {}
+        for name, recipe in self.recipes.items():
+            if recipe.stage.name == stage:
+                families.setdefault(SEED.sub("", recipe.label), []).append(name)
+        return [
+            self._batch(f"{family}-{first // seeds_per_job}", members[first : first + seeds_per_job])
+            for family, members in families.items()
+            for first in range(0, len(members), seeds_per_job)
+        ]
+
+    def _batch(self, name: str, members: list[str]) -> Batch:
+        inputs = [_name(below) for member in members for below in self.recipes[member].inputs.values()]
+        return Batch(name, tuple(members), tuple(dict.fromkeys(inputs)))
 
 
 def read_config(values: Mapping[str, Any]) -> Config:

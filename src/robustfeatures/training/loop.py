@@ -16,6 +16,7 @@ from robustfeatures.randomness import split_seed
 from robustfeatures.training.accuracy import accuracy
 from robustfeatures.training.augmentation import shift
 from robustfeatures.training.checkpoints import Checkpoints
+from robustfeatures.training.optimiser import SGD
 from robustfeatures.training.schedules import Schedule, constant, one_cycle, step_drops
 
 if TYPE_CHECKING:
@@ -76,14 +77,12 @@ def train(
     probes = tuple(probes)
     steps_per_epoch = math.ceil(len(images) / settings.batch_size)
     rate = schedule(settings, steps_per_epoch)
-    optimiser = torch.optim.SGD(
-        network.parameters(), lr=rate(0), momentum=settings.momentum, weight_decay=settings.weight_decay
-    )
+    optimiser = SGD(network.parameters(), momentum=settings.momentum, weight_decay=settings.weight_decay)
     history: list[HistoryRow] = []
     state = checkpoints.load() if checkpoints else None
     if state:
         network.load_state_dict(state["network"])
-        optimiser.load_state_dict(state["optimiser"])
+        optimiser.velocities = state["velocities"]
         history = [HistoryRow(*row) for row in state["history"]]
     for epoch in range(state["epoch"] if state else 0, settings.epochs):
         generator = torch.Generator().manual_seed(split_seed(seed, "order", epoch))
@@ -91,16 +90,15 @@ def train(
         total = torch.zeros((), device=images.device)
         network.train()
         for step, batch in enumerate(order.split(settings.batch_size), start=epoch * steps_per_epoch):
-            optimiser.param_groups[0]["lr"] = rate(step)
             batch_images, batch_labels = images[batch], labels[batch]
             if settings.augmentation == "shift":
                 batch_images = shift(batch_images, generator)
             if perturbation:
                 batch_images = perturbation(network, batch_images, batch_labels)
             loss = functional.cross_entropy(network(batch_images), batch_labels)
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimiser.step(rate(step))
             total += loss.detach() * len(batch)
         mean_loss = (total / len(images)).item()
         if not math.isfinite(mean_loss):
@@ -115,7 +113,7 @@ def train(
                 {
                     "epoch": epoch + 1,
                     "network": network.state_dict(),
-                    "optimiser": optimiser.state_dict(),
+                    "velocities": optimiser.velocities,
                     "history": [(row.epoch, row.probe, row.accuracy, row.loss) for row in history],
                 }
             )
