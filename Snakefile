@@ -15,6 +15,7 @@ rule all:
     default_target: True
     input:
         [f"results/{name}" for view in PLAN.views for name in view.outputs],
+        references(view.artifact for view in PLAN.views),
 
 
 include: "workflow/rules/data.smk"

@@ -10,7 +10,7 @@ _PUBLIC = {
     "open_dataset": "robustfeatures.opening",
     "load_model": "robustfeatures.opening",
 }
-__all__ = ["load_model", "open_dataset"]  # noqa: F822
+__all__ = ["load_model", "open_dataset"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,11 +7,14 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from robustfeatures.errors import UserError
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.plan import Config
 
 app = typer.Typer(
     help="Robust and non-robust features: jobs of the workflow, and commands to look into it.",
@@ -111,7 +114,7 @@ def gc(
     from robustfeatures.store.references import Artifacts
     from robustfeatures.store.store import Store
 
-    configured = [_config(config, name) for name in study or [None]]
+    configured = [_config(config, name) for name in (study or (None,))]
     store = Store(Path(configured[0].store))
     plans = [unfold(one, STUDIES) for one in configured]
     for key in inspection.unreachable(plans, Artifacts(ARTIFACTS), store):
@@ -120,7 +123,7 @@ def gc(
         typer.echo(f"{'removed' if delete else 'would remove'} {store.payload(key)}")
 
 
-def _config(path: Path, study: str | None):  # noqa: ANN202
+def _config(path: Path, study: str | None) -> Config:
     from robustfeatures.recipes.plan import read_config
     from robustfeatures.recipes.yaml import read_yaml
 

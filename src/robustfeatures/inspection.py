@@ -158,7 +158,7 @@ def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float
 
 def verify(store: Store) -> Iterator[str]:
     """Rehash every file of the store; one line per damaged, missing or unexpected file."""
-    for key in store.keys():
+    for key in store.payload_keys():
         folder = store.payload(key)
         try:
             files: Mapping[str, Any] = read_json(folder / MANIFEST)["files"]
@@ -189,4 +189,4 @@ def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[s
             if not path.exists():
                 raise UserError(f"{path}: not built yet; build every study that is to be kept before removing payloads")
             kept.add(read_reference(path)["key"])
-    return [key for key in store.keys() if key not in kept]
+    return [key for key in store.payload_keys() if key not in kept]

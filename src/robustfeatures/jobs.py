@@ -27,6 +27,8 @@ from robustfeatures.store.store import Store, discard
 if TYPE_CHECKING:
     import torch
 
+    from robustfeatures.recipes.parameters import Parameters
+
 log = logging.getLogger(__name__)
 
 # What a result is likely to depend on, recorded beside it.
@@ -139,7 +141,7 @@ def _compute(
     started = datetime.now(UTC)
     began = time.monotonic()
     stage = STAGES[record["stage"]]
-    parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
+    parameters: Parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
     payloads = {role: _payload(store, input_) for role, input_ in inputs.items()}
     if stage.uses_torch:
         _prepare_torch(threads)
@@ -211,7 +213,7 @@ def _git_commit() -> str | None:
     git = shutil.which("git")
     if git is None:
         return None
-    found = subprocess.run(
+    found = subprocess.run(  # noqa: S603
         [git, "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     )
     return found.stdout.strip() or None

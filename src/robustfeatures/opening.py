@@ -42,9 +42,7 @@ def open_dataset(
     return read_dataset(_payload(Path(reference_or_path), "data.zarr", store), split)
 
 
-def load_model(
-    reference_or_path: str | Path, *, store: str | Path | None = None, device: str = "cpu"
-) -> Network:
+def load_model(reference_or_path: str | Path, *, store: str | Path | None = None, device: str = "cpu") -> Network:
     """A trained network in eval mode, from a reference, a payload folder or a `model.safetensors`.
 
     Raises:

@@ -30,7 +30,7 @@ class ViewJob:
     @property
     def folder(self) -> Path:
         """results/<study>."""
-        return self.artifacts.root.parent / self.record["study"]
+        return self.artifacts.root.parent / str(self.record["study"])
 
     def experiments(self) -> Iterator[tuple[Experiment, Results]]:
         """Each experiment of the view with what it measured."""
@@ -46,7 +46,9 @@ class ViewJob:
 
         from robustfeatures.experiments.experiment import Results
 
-        evaluations, histories, payloads = [], [], {}
+        evaluations: list[pd.DataFrame] = []
+        histories: list[pd.DataFrame] = []
+        payloads: dict[tuple[str, int], Path] = {}
         for need in part["needs"]:
             reference = read_reference(self.artifacts.reference(need["artifact"]))
             folder = self.store.payload(reference["key"])

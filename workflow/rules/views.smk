@@ -1,5 +1,5 @@
-# Tables, figures, claims and the report. The reference names the digest of all that a view depends on, the files that
-# people open do not; so each view has a rule of its own, and a file is made again when its reference is not there.
+# Tables, figures, claims and the report. The files that people open bear no digest in their names. So each view has a
+# rule of its own, whose plan is made newer than its files where they show another plan (recipes/plan.py).
 VIEW_CAPTIONS = {
     "table": "../report/table.rst",
     "figure": "../report/figure.rst",
@@ -16,6 +16,7 @@ for view in PLAN.views:
             f"{view.kind}_{view.label}"
         input:
             [ancient(name) for name in references(view.inputs)],
+            plan=str(ARTIFACTS.plan(view.artifact)),
         output:
             reference=str(ARTIFACTS.reference(view.artifact)),
             files=report(

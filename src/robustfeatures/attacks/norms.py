@@ -28,7 +28,8 @@ class Norm(Protocol):
 
 
 def _lengths(values: Tensor) -> Tensor:
-    return values.flatten(1).norm(dim=1).clamp_min(TINY).view(-1, 1, 1, 1)
+    lengths: Tensor = torch.linalg.vector_norm(values, dim=(1, 2, 3), keepdim=True)
+    return lengths.clamp_min(TINY)
 
 
 class L2:

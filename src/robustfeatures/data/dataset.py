@@ -101,12 +101,15 @@ def read_dataset(path: Path, split: str) -> ImageDataset:
     if split not in root:
         raise UserError(f"{path}: no split {split!r}{suggestion(split, root.group_keys())}")
     group = root[split]
+    class_names = root.attrs["class_names"]
+    assert isinstance(group, zarr.Group)
+    assert isinstance(class_names, list)
     columns = {name: np.asarray(array[...]) for name, array in group.arrays()}
     return ImageDataset(
         images=columns.pop("images"),
         labels=columns.pop("labels"),
         provenance={name: columns[name] for name in PROVENANCE if name in columns},
-        class_names=tuple(root.attrs["class_names"]),
+        class_names=tuple(map(str, class_names)),
     )
 
 

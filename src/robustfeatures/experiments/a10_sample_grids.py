@@ -53,8 +53,8 @@ EXPERIMENT = Experiment(
     reads_payloads=True,
     figure=figure,
     caption=(
-        "Samples of every derived set, seed by seed the same images: the original with its class, the derived image "
-        "with its label, and what was added to where it started (the original itself for attacks; another image or "
-        "noise for inversions), magnified round grey."
+        "Samples of every derived set, the same images in each: the original with its class, the derived image with "
+        "its label, and the change from where it started, drawn round grey: from the original itself for attacks, "
+        "magnified; from another image for inversions."
     ),
 )

@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Clean accuracy on the test split of D of models trained on D and on relabelled adversarial examples, made with "
-        "a standard or with a robust model. Bars are means, whiskers standard deviations, dots the seeds."
+        "Clean accuracy on the test split of D of models trained on D and on relabelled adversarial examples, made "
+        "with a standard or with a robust model. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -72,10 +72,9 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.summaries import by_seed
 
     last = _last(results)
-    early = results.histories[
-        results.histories["epoch"] <= results.histories.groupby("row")["epoch"].transform("max") / 4
-    ]
-    early = early.groupby(["row", "probe", "seed"], as_index=False)["accuracy"].mean()
+    epochs = results.histories.groupby("row")["epoch"].transform("max")
+    quarter = results.histories[results.histories["epoch"] <= epochs / 4]
+    early = quarter.groupby(["row", "probe", "seed"])["accuracy"].mean().reset_index()
 
     def gap(rows: pd.DataFrame, row: str) -> pd.Series:
         return by_seed(rows, row=row, probe="robust") - by_seed(rows, row=row, probe="non-robust")
@@ -89,7 +88,10 @@ def claims(results: Results) -> list[Claim]:
     ]
     validation = {row: by_seed(last, row=row, probe="validation") for row in ("pathway 1", "pathway 2")}
     return [
-        *(Claim(sentence, SECTION, f"robust minus non-robust, {when}", list(gaps)) for sentence, when, gaps in compared),
+        *(
+            Claim(sentence, SECTION, f"robust minus non-robust, {when}", list(gaps))
+            for sentence, when, gaps in compared
+        ),
         Claim(
             "Pathway 1 ends with more non-robust than robust features",
             SECTION,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
@@ -25,9 +26,7 @@ matplotlib.rcParams.update(
 )
 
 
-def grouped_bars(
-    rows: pd.DataFrame, *, group: str, bar: str, bar_label: Callable[[Any], str], xlabel: str
-) -> Figure:
+def grouped_bars(rows: pd.DataFrame, *, group: str, bar: str, bar_label: Callable[[Any], str], xlabel: str) -> Figure:
     """Accuracy (percent) as one group of bars per value of `group`, one bar per value of `bar`."""
     groups, bars = list(rows[group].unique()), list(rows[bar].unique())
     width = 0.8 / len(bars)
@@ -62,7 +61,8 @@ def curves(rows: pd.DataFrame, *, panel: str, line: str, x: str, xlabel: str) ->
     """Accuracy (percent) against `x`: a panel per value of `panel`, a line with a seed band per value of `line`."""
     panels, lines = list(rows[panel].unique()), list(rows[line].unique())
     figure = Figure(figsize=(4.0 * len(panels), 3.2), layout="constrained")
-    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(panels), sharey=True)), panels, strict=True):
+    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)
+    for axes, name in zip(grid[0], panels, strict=True):
         for number, value in enumerate(lines):
             part = rows[(rows[panel] == name) & (rows[line] == value)].groupby(x)["accuracy"].agg(["mean", "std"])
             spread = part["std"].fillna(0.0)
@@ -78,7 +78,7 @@ def curves(rows: pd.DataFrame, *, panel: str, line: str, x: str, xlabel: str) ->
 
 
 def _percent_axis(axes: Axes) -> None:
-    axes.set_ylim(0, 100)
+    axes.set_ylim(0, 102)
     axes.set_ylabel("accuracy (%)")
     axes.label_outer()
 
@@ -86,33 +86,55 @@ def _percent_axis(axes: Axes) -> None:
 def sample_blocks(
     original: ImageDataset, derived: Mapping[str, ImageDataset], *, images: int, magnification: float
 ) -> Figure:
-    """Per derived set three rows of images: original, derived, and the change from the start, magnified round grey."""
+    """Per derived set rows of images: original, derived, and the change from where it started, drawn round grey."""
     places = _one_of_each_class(original.labels, images)
     names = original.class_names
     everything = original.float_images()
     at = {int(index): place for place, index in enumerate(original.provenance["source_index"])}
-    figure = Figure(figsize=(0.55 * images + 1.6, 2.0 * len(derived)), layout="constrained")
-    for block, (name, dataset) in zip(
-        np.atleast_1d(figure.subfigures(len(derived), 1)), derived.items(), strict=True
-    ):
+    blocks = {name: _block(everything, at, names, places, dataset, magnification) for name, dataset in derived.items()}
+    heights = [len(rows) + 0.5 for rows in blocks.values()]
+    figure = Figure(figsize=(0.55 * images + 1.6, 0.6 * sum(heights)), layout="constrained")
+    grid = figure.subfigures(len(blocks), 1, height_ratios=heights, squeeze=False)
+    for block, (name, rows) in zip(grid[:, 0], blocks.items(), strict=True):
         block.suptitle(name, fontsize=9, fontweight="bold")
-        found = dataset.float_images()
-        starts = [_start(everything, at, dataset, place) for place in places]
-        changes = [
-            None if start is None else np.clip(0.5 + magnification * (found[place] - start), 0, 1)
-            for place, start in zip(places, starts, strict=True)
-        ]
-        rows: Sequence[tuple[str, Sequence[NDArray[Any] | None], Sequence[str]]] = (
-            ("original", [everything[place] for place in places], [names[original.labels[place]] for place in places]),
-            ("derived", [found[place] for place in places], [names[dataset.labels[place]] for place in places]),
-            (f"change x{magnification:g}", changes, [""] * len(places)),
-        )
-        axes_grid = block.subplots(len(rows), len(places), squeeze=False)
-        for axes_row, (title, pictures, labels) in zip(axes_grid, rows, strict=True):
-            for axes, picture, label in zip(axes_row, pictures, labels, strict=True):
+        for axes_row, row in zip(block.subplots(len(rows), len(places), squeeze=False), rows, strict=True):
+            for axes, picture, label in zip(axes_row, row.pictures, row.labels, strict=True):
                 _show(axes, picture, label)
-            axes_row[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=7)
+            axes_row[0].set_ylabel(row.title, rotation=0, ha="right", va="center", fontsize=7)
     return figure
+
+
+@dataclass(frozen=True)
+class _Row:
+    title: str
+    pictures: Sequence[NDArray[Any]]
+    labels: Sequence[str]
+
+
+def _block(
+    images: NDArray[np.float32],
+    at: Mapping[int, int],
+    names: Sequence[str],
+    places: Sequence[int],
+    dataset: ImageDataset,
+    magnification: float,
+) -> list[_Row]:
+    """Original, derived and, unless it started from noise, which no data set holds, the change."""
+    found = dataset.float_images()
+    original_labels, labels = dataset.provenance["source_label"], dataset.labels
+    rows = [
+        _Row("original", [images[place] for place in places], [names[original_labels[place]] for place in places]),
+        _Row("derived", [found[place] for place in places], [names[labels[place]] for place in places]),
+    ]
+    attacked = (dataset.provenance["target"] >= 0).all()
+    starts = dataset.provenance["start_index"]
+    if not attacked and (starts < 0).all():
+        return rows
+    begin = [images[place if attacked else at[int(starts[place])]] for place in places]
+    # An inversion replaces the image it starts from; only an attack needs a magnifying glass.
+    factor = magnification if attacked else 1.0
+    changes = [np.clip(0.5 + factor * (found[place] - start), 0, 1) for place, start in zip(places, begin, strict=True)]
+    return [*rows, _Row(f"change x{factor:g}", changes, [""] * len(places))]
 
 
 def _one_of_each_class(labels: NDArray[np.int64], count: int) -> list[int]:
@@ -125,22 +147,9 @@ def _one_of_each_class(labels: NDArray[np.int64], count: int) -> list[int]:
     return [int(place) for place in order]
 
 
-def _start(
-    images: NDArray[np.float32], at: Mapping[int, int], dataset: ImageDataset, place: int
-) -> NDArray[np.float32] | None:
-    """Where the derivation of an image started, or None for noise, which no data set holds."""
-    if dataset.provenance["target"][place] >= 0:
-        return images[place]
-    start = int(dataset.provenance["start_index"][place])
-    return None if start < 0 else images[at[start]]
-
-
-def _show(axes: Axes, picture: NDArray[Any] | None, label: str) -> None:
+def _show(axes: Axes, picture: NDArray[Any], label: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
-    if picture is None:
-        axes.set_axis_off()
-        return
     image = picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0)
     axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.spines[:].set_visible(False)

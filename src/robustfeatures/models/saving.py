@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def save_network(
-    network: Network, path: Path, *, architecture: str, width: int | None, class_names: tuple[str, ...],
+    network: Network,
+    path: Path,
+    *,
+    architecture: str,
+    width: int | None,
+    class_names: tuple[str, ...],
     image_shape: tuple[int, int, int],
 ) -> None:
     """Save weights, buffers and the arguments of `create`; equal networks give equal bytes."""
@@ -33,7 +38,7 @@ def load_network(path: Path, device: torch.device | str = "cpu") -> Network:
     """The network saved at `path`, in eval mode."""
     with safe_open(path, framework="pt", device=str(device)) as file:
         description = json.loads(file.metadata()["network"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     network = create(
         description["architecture"],
         num_classes=len(description["class_names"]),

@@ -53,9 +53,9 @@ def _path(module: str) -> Path | None:
 def _without_docstrings(tree: ast.AST) -> ast.AST:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
-            first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-                node.body = node.body[1:] or [ast.Pass()]
+            match node.body[0]:
+                case ast.Expr(value=ast.Constant(value=str())):
+                    node.body = node.body[1:] or [ast.Pass()]
     return tree
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +108,9 @@ def prepare(plan: Plan, artifacts: Artifacts, store: Store) -> None:
     reference is written here, so that no job is needed for it.
     """
     _write_plans(plan, artifacts)
+    for view in plan.views:
+        if not artifacts.reference(view.artifact).exists():
+            _ask_for(view, artifacts)
     for name, recipe in plan.recipes.items():
         reference = artifacts.reference(name)
         if reference.exists() and store.manifest(read_reference(reference)["key"]) is None:
@@ -125,13 +130,24 @@ def _write_plans(plan: Plan, artifacts: Artifacts) -> None:
             write_json(artifacts.plan(name), record)
 
 
+def _ask_for(view: View, artifacts: Artifacts) -> None:
+    """Make the plan of a view newer than its files, which bear no digest in their names and may show another plan.
+
+    Snakemake looks only at the outputs that were asked for, so a reference that is not there is not reason enough.
+    """
+    results = artifacts.root.parent
+    shown = [(results / name).stat().st_mtime for name in view.outputs if (results / name).exists()]
+    moment = max([time.time(), *(stamp + 1 for stamp in shown)])
+    os.utime(artifacts.plan(view.artifact), (moment, moment))
+
+
 def _part(study: Study, identifier: str, where: str) -> Part:
     if identifier not in experiment_modules():
         known = suggestion(identifier, experiment_modules())
         raise UserError(f"{where}: experiments.{identifier}: there is no such experiment{known}")
     found = experiment(identifier)
     try:
-        settings = validated(found.settings, dict(study.experiments[identifier]), "")
+        settings: Any = validated(found.settings, dict(study.experiments[identifier]), "")
     except UserError as error:
         raise UserError(f"{where}: experiments.{identifier}.{str(error).removeprefix(': ')}") from error
     try:

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from annotated_types import MinLen
 
+from robustfeatures.data.registry import source_module
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.models.registry import architecture_module
 from robustfeatures.recipes.parameters import Architecture, Attack, Data, Method, Radius, Seed, Split, Strict, Training
-from robustfeatures.data.registry import source_module
 from robustfeatures.recipes.validation import validated
 from robustfeatures.recipes.yaml import read_yaml
 
@@ -90,5 +90,6 @@ def find_study(folder: Path, name: str) -> Path:
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        raise UserError(f"config.yaml: study: {name!r} is unknown{suggestion(name, (f.stem for f in folder.glob('*.yaml')))}")
+        known = suggestion(name, (file.stem for file in folder.glob("*.yaml")))
+        raise UserError(f"config.yaml: study: {name!r} is unknown{known}")
     return path

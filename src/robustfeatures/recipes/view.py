@@ -113,9 +113,7 @@ class View:
         return tuple(dict.fromkeys([*needed, *(view.artifact for view in self.views)]))
 
 
-def views_of(
-    study: str, title: str, parts: Mapping[str, Part], published_setting: str | None
-) -> list[View]:
+def views_of(study: str, title: str, parts: Mapping[str, Part], published_setting: str | None) -> list[View]:
     """Every view of a study: a table and a figure per experiment that has one, the claims, and the report."""
     found = []
     for part in parts.values():

@@ -29,7 +29,7 @@ Progress = Callable[[float], None]
 def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
     """Write `data.zarr` with the derived splits; starts and targets are drawn from the split that is derived."""
     network = load_network(inputs["source"], job.device)
-    splits = {}
+    splits: dict[str, ImageDataset] = {}
     for number, name in enumerate(parameters.splits):
         original = read_dataset(inputs["data"], name)
 

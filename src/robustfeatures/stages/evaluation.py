@@ -55,7 +55,7 @@ def withstand(
 ) -> torch.Tensor:
     """Which of the `standing` images (bool (N,)) of `images` (N, C, H, W) withstand the attack of radius `eps`."""
     after = torch.zeros_like(standing)
-    for batch in standing.nonzero().squeeze(1).split(BATCH):
+    for batch in torch.split(standing.nonzero().squeeze(1), BATCH):
         adversarial = pgd(
             network,
             images[batch],

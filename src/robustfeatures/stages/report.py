@@ -25,7 +25,9 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
         sections.append(
             {
                 "experiment": experiment,
-                "table": _rows(view.folder / "tables" / f"{experiment.id}.csv") if table in names else None,
+                "table": pd.read_csv(view.folder / "tables" / f"{experiment.id}.csv").dropna(axis="columns", how="all")
+                if table in names
+                else None,
                 "figure": f"../figures/{experiment.id}.png" if figure in names else None,
             }
         )
@@ -34,8 +36,3 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
         title=view.record["title"], study=view.record["study"], claims=claims.to_dict("records"), sections=sections
     )
     return {".html": page.encode()}
-
-
-def _rows(path: Path) -> pd.DataFrame:
-    table = pd.read_csv(path)
-    return table.dropna(axis="columns", how="all")

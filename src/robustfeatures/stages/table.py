@@ -53,7 +53,6 @@ def wide(rows: pd.DataFrame, values: str) -> str:
     index = [column for column in rows.columns if column not in (values, "eps", "published")]
     if rows["eps"].nunique() == 1:
         return str(rows.drop(columns="eps").to_markdown(index=False, disable_numparse=True))
-    keys = rows[index].drop_duplicates()
-    pivoted = rows.pivot(index=index, columns="eps", values=values).reindex(pd.MultiIndex.from_frame(keys).get_level_values(0) if len(index) == 1 else pd.MultiIndex.from_frame(keys))
-    pivoted.columns = ["clean" if eps == 0 else f"eps {eps:g}" for eps in pivoted.columns]
+    pivoted = rows.pivot_table(index=index, columns="eps", values=values, aggfunc="first", sort=False)
+    pivoted.columns = pd.Index(["clean" if eps == 0 else f"eps {eps:g}" for eps in map(float, pivoted.columns)])
     return str(pivoted.reset_index().to_markdown(index=False, disable_numparse=True))

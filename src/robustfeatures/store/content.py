@@ -30,5 +30,5 @@ def content_digest(payload: Path) -> str:
         if isinstance(array, zarr.Array):
             hasher.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
             for first in range(0, array.shape[0], ROWS_AT_A_TIME):
-                hasher.update(np.ascontiguousarray(array[first : first + ROWS_AT_A_TIME]))
+                hasher.update(np.asarray(array[first : first + ROWS_AT_A_TIME]).tobytes())
     return hasher.hexdigest()[:DIGEST_LENGTH]

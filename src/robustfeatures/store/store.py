@@ -91,7 +91,7 @@ class Store:
         place.rename(doomed)
         discard(doomed)
 
-    def keys(self) -> list[str]:
+    def payload_keys(self) -> list[str]:
         """The keys of all payloads, sorted."""
         if not self.root.is_dir():
             return []

@@ -13,7 +13,7 @@ def predictions(model: nn.Module, images: Tensor) -> Tensor:
     training = model.training
     model.eval()
     with torch.no_grad():
-        predicted = torch.cat([model(batch).argmax(dim=1) for batch in images.split(BATCH)])
+        predicted = torch.cat([model(batch).argmax(dim=1) for batch in torch.split(images, BATCH)])
     model.train(training)
     return predicted
 

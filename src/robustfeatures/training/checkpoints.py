@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class Checkpoints:
             return None
         try:
             state: dict[str, Any] = torch.load(self.path, weights_only=True)
-        except (RuntimeError, EOFError, OSError):
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError):
             return None
         return state
 

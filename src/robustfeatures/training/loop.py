@@ -89,7 +89,7 @@ def train(
         order = torch.randperm(len(images), generator=generator).to(images.device)
         total = torch.zeros((), device=images.device)
         network.train()
-        for step, batch in enumerate(order.split(settings.batch_size), start=epoch * steps_per_epoch):
+        for step, batch in enumerate(torch.split(order, settings.batch_size), start=epoch * steps_per_epoch):
             batch_images, batch_labels = images[batch], labels[batch]
             if settings.augmentation == "shift":
                 batch_images = shift(batch_images, generator)
@@ -97,7 +97,7 @@ def train(
                 batch_images = perturbation(network, batch_images, batch_labels)
             loss = functional.cross_entropy(network(batch_images), batch_labels)
             optimiser.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step(rate(step))
             total += loss.detach() * len(batch)
         mean_loss = (total / len(images)).item()

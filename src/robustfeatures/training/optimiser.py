@@ -29,11 +29,11 @@ class SGD:
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
         """Move every parameter that has a gradient."""
-        moved = [index for index, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        velocities = [self.velocities[index] for index in moved]
+        gradients = {index: p.grad for index, p in enumerate(self.parameters) if p.grad is not None}
+        velocities = [self.velocities[index] for index in gradients]
         sgd(
-            [self.parameters[index] for index in moved],
-            [self.parameters[index].grad for index in moved],
+            [self.parameters[index] for index in gradients],
+            list(gradients.values()),
             velocities,
             has_sparse_grad=False,
             foreach=True,
@@ -44,5 +44,5 @@ class SGD:
             nesterov=False,
             maximize=False,
         )
-        for index, velocity in zip(moved, velocities, strict=True):
+        for index, velocity in zip(gradients, velocities, strict=True):
             self.velocities[index] = velocity

@@ -1,0 +1,49 @@
+"""Inversion of a representation."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from robustfeatures.attacks import invert
+from robustfeatures.models.network import Network
+from tests.conftest import Digits
+
+
+def test_the_distance_falls_in_the_mean(network: Network, digits: Digits) -> None:
+    start, targets = digits.images[1000:1100], digits.images[1100:1200]
+
+    def distance(steps: int) -> float:
+        found = invert(network, start, targets, step_size=0.02, steps=steps)
+        with torch.no_grad():
+            gap = network.representation(found) - network.representation(targets)
+        return gap.norm(dim=1).mean().item()
+
+    distances = [distance(steps) for steps in (0, 1, 2, 4, 8, 16, 32, 64)]
+    assert all(later < earlier for earlier, later in pairwise(distances))
+    assert distances[-1] < 0.5 * distances[0]
+
+
+def test_recovers_the_image_where_the_representation_is_invertible(digits: Digits) -> None:
+    """With an orthogonal g the only image with the target's representation is the target."""
+    torch.manual_seed(0)
+    orthogonal = nn.utils.parametrizations.orthogonal(nn.Linear(64, 64, bias=False))
+    network = Network(nn.Sequential(nn.Flatten(), orthogonal), nn.Linear(64, 10), 1)
+    start, targets = digits.images[:20], digits.images[20:40]
+    found = invert(network, start, targets, step_size=0.02, steps=400)
+    assert (start - targets).flatten(1).norm(dim=1).min() > 1
+    # A step of fixed length cannot come nearer than about itself.
+    assert (found - targets).flatten(1).norm(dim=1).max() <= 0.02 + 1e-4
+
+
+def test_stays_in_the_pixel_range_and_ignores_the_batch(network: Network, digits: Digits) -> None:
+    start, targets = digits.images[:12], digits.images[50:62]
+    found = invert(network, start, targets, step_size=0.5, steps=6)
+    assert found.min() >= 0
+    assert found.max() <= 1
+    alone = torch.cat(
+        [invert(network, s[None], t[None], step_size=0.5, steps=6) for s, t in zip(start, targets, strict=True)]
+    )
+    torch.testing.assert_close(found, alone, atol=1e-5, rtol=0)

@@ -1,0 +1,164 @@
+"""PGD against foolbox, a closed form, and the properties every attack must have."""
+
+from __future__ import annotations
+
+import foolbox
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from robustfeatures.attacks import pgd
+from robustfeatures.attacks.gradient_ascent import frozen
+from robustfeatures.attacks.norms import NORMS
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from tests.conftest import Digits
+
+ATTACKS = {
+    "l2": foolbox.attacks.L2ProjectedGradientDescentAttack,
+    "linf": foolbox.attacks.LinfProjectedGradientDescentAttack,
+}
+RADIUS = {"l2": 0.6, "linf": 0.08}
+
+
+def lengths(perturbation: torch.Tensor, norm: str) -> torch.Tensor:
+    return torch.linalg.vector_norm(perturbation.flatten(1), ord=2 if norm == "l2" else float("inf"), dim=1)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize("targeted", [False, True])
+def test_equals_foolbox(network: Network, digits: Digits, norm: str, targeted: bool) -> None:
+    images, labels = digits.images[1000:1100], digits.labels[1000:1100]
+    goal = (labels + 1) % 10 if targeted else labels
+    eps, steps = RADIUS[norm], 15
+    attack = ATTACKS[norm](abs_stepsize=eps / 5, steps=steps, random_start=False)
+    criteria = foolbox.criteria
+    criterion = criteria.TargetedMisclassification(goal) if targeted else criteria.Misclassification(labels)
+    with frozen(network):
+        model = foolbox.PyTorchModel(network, bounds=(0, 1), device="cpu")
+        expected = attack.run(model, images, criterion, epsilon=eps)
+    found = pgd(network, images, goal, norm=norm, eps=eps, step_size=eps / 5, steps=steps, targeted=targeted)
+    assert (found - images).abs().max() > 0.05
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    norm=st.sampled_from(["l2", "linf"]),
+    eps=st.floats(0, 3),
+    step_size=st.floats(1e-3, 2),
+    steps=st.integers(0, 6),
+    targeted=st.booleans(),
+    random_start=st.booleans(),
+    seed=st.integers(0, 100),
+)
+def test_never_leaves_the_ball_or_the_pixel_range(
+    norm: str, eps: float, step_size: float, steps: int, targeted: bool, random_start: bool, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    model = create("small-cnn", num_classes=4, image_shape=(1, 6, 6))
+    # Black, white and grey images lie on the border of the pixel range and inside it.
+    images = torch.rand((5, 1, 6, 6), generator=generator).mul(3).sub(1).clamp(0, 1)
+    labels = torch.randint(0, 4, (5,), generator=generator)
+    found = pgd(
+        model,
+        images,
+        labels,
+        norm=norm,
+        eps=eps,
+        step_size=step_size,
+        steps=steps,
+        targeted=targeted,
+        random_start=random_start,
+        generator=generator,
+    )
+    assert found.shape == images.shape
+    assert found.min() >= 0
+    assert found.max() <= 1
+    assert (lengths(found - images, norm) <= eps * (1 + 1e-5) + 1e-6).all()
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_is_the_same_for_any_batch_size(network: Network, digits: Digits, norm: str) -> None:
+    images, labels = digits.images[1000:1040], digits.labels[1000:1040]
+
+    def attack(start: int, stop: int) -> torch.Tensor:
+        return pgd(
+            network,
+            images[start:stop],
+            labels[start:stop],
+            norm=norm,
+            eps=RADIUS[norm],
+            step_size=RADIUS[norm] / 5,
+            steps=10,
+        )
+
+    whole = attack(0, 40)
+    for size in (1, 7, 16):
+        parts = torch.cat([attack(start, min(start + size, 40)) for start in range(0, 40, size)])
+        torch.testing.assert_close(parts, whole, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize("targeted", [False, True])
+def test_reaches_the_closed_form_on_a_linear_model(norm: str, targeted: bool) -> None:
+    """Two classes, logits W x: the best perturbation is eps along w1 - w0 (or its sign), whatever x is."""
+    torch.manual_seed(0)
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    direction = (linear[1].weight[1] - linear[1].weight[0]).detach().view(1, 1, 4, 4)
+    images, labels, eps = torch.full((3, 1, 4, 4), 0.5), torch.zeros(3, dtype=torch.int64), 0.2
+    towards = direction / direction.norm() if norm == "l2" else direction.sign()
+    # Untargeted from class 0 and targeted at class 0 go opposite ways.
+    expected = images + (-eps if targeted else eps) * towards
+    found = pgd(linear, images, labels, norm=norm, eps=eps, step_size=0.05, steps=40, targeted=targeted)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_leaves_the_model_as_it_was(digits: Digits) -> None:
+    torch.manual_seed(0)
+    model = create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
+    model.train()
+    model.head.bias.requires_grad_(False)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    pgd(model, digits.images[:64], digits.labels[:64], norm="l2", eps=0.5, step_size=0.1, steps=5)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert any("running_mean" in name for name in before)
+    assert all(module.training for module in model.modules())
+    assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["head.bias"]
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_zero_gradient_moves_nothing() -> None:
+    images = torch.rand(2, 1, 3, 3)
+    assert torch.equal(NORMS["l2"].step(torch.zeros_like(images), 0.1), torch.zeros_like(images))
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_random_starts_fill_the_ball_evenly(norm: str) -> None:
+    """Inside a d-ball of radius 1 a share r^d of the points lies within r; per seed the draw is the same."""
+    images = torch.zeros(20000, 1, 1, 2)
+    drawn = NORMS[norm].random_start(images, 1.0, torch.Generator().manual_seed(0))
+    again = NORMS[norm].random_start(images, 1.0, torch.Generator().manual_seed(0))
+    assert torch.equal(drawn, again)
+    inside = (lengths(drawn, norm) <= 0.5).double().mean().item()
+    # Four standard deviations of a share of 1/4 over 20 000 draws.
+    assert abs(inside - 0.25) < 4 * (0.25 * 0.75 / 20000) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("norm", {"norm": "l1", "eps": 1.0, "step_size": 0.1, "steps": 1}),
+        ("eps", {"norm": "l2", "eps": -1.0, "step_size": 0.1, "steps": 1}),
+        ("step_size", {"norm": "l2", "eps": 1.0, "step_size": -0.1, "steps": 1}),
+        ("steps", {"norm": "l2", "eps": 1.0, "step_size": 0.1, "steps": -1}),
+    ],
+)
+def test_refuses_bad_arguments_by_name(
+    network: Network, digits: Digits, field: str, arguments: dict[str, object]
+) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: "):
+        pgd(network, digits.images[:2], digits.labels[:2], **arguments)  # type: ignore[arg-type]

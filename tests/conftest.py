@@ -1,0 +1,105 @@
+"""What the tests share: a small trained network on the digits, and the workflow in a folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from robustfeatures.data.digits import load
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from robustfeatures.recipes.parameters import Data, Training
+from robustfeatures.training.loop import train
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
+
+torch.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The digits as tensors, in the order of their source."""
+
+    images: Tensor
+    labels: Tensor
+
+
+@pytest.fixture(scope="session")
+def digits() -> Digits:
+    raw = load(Data(source="digits", validation=0.15, test=0.25))
+    return Digits(torch.from_numpy(raw.images).float() / 255, torch.from_numpy(raw.labels))
+
+
+QUICK = Training(epochs=6, batch_size=64, learning_rate=0.2, weight_decay=5e-4)
+
+
+@pytest.fixture(scope="session")
+def network(digits: Digits) -> Network:
+    """A network that is right on most digits; tests must leave it as it is."""
+    torch.manual_seed(0)
+    trained = create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
+    trained.normalise_like(digits.images)
+    train(trained, digits.images[:1000], digits.labels[:1000], QUICK, seed=0)
+    return trained
+
+
+class Workspace:
+    """A copy of the workflow that a test may edit and run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "results" / "store"
+
+    def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        return done
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`robustfeatures` with the code of this copy."""
+        return subprocess.run(
+            [sys.executable, "-m", "robustfeatures", *arguments],
+            cwd=self.folder,
+            env={"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        path = self.folder / name
+        text = path.read_text()
+        assert old in text, f"{name} has no {old!r}"
+        path.write_text(text.replace(old, new))
+
+    def payloads(self) -> dict[str, int]:
+        """Each payload's key with the inode of its manifest, so that one built again counts too."""
+        return {path.parent.name: path.stat().st_ino for path in self.store.glob("*/manifest.json")}
+
+
+def workspace_in(folder: Path, source: Path = REPOSITORY) -> Workspace:
+    folder.mkdir(exist_ok=True)
+    for part in PARTS:
+        if (source / part).is_dir():
+            shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy(source / part, folder / part)
+    return Workspace(folder)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A fresh copy of the workflow with nothing built, set to the smoke study."""
+    fresh = workspace_in(tmp_path / "work")
+    fresh.edit("config.yaml", "study: digits", "study: smoke")
+    return fresh

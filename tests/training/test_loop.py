@@ -1,0 +1,185 @@
+"""The training loop against torch's own pieces, and what resumption must not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from robustfeatures.attacks import pgd
+from robustfeatures.errors import UserError
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from robustfeatures.recipes.parameters import Adversary, Training
+from robustfeatures.training import checkpoints
+from robustfeatures.training.accuracy import accuracy
+from robustfeatures.training.adversary import perturb
+from robustfeatures.training.augmentation import shift
+from robustfeatures.training.loop import ProbeSet, train
+from robustfeatures.training.optimiser import SGD
+from robustfeatures.training.schedules import constant, one_cycle, step_drops
+from tests.conftest import QUICK, Digits
+
+
+def fresh(seed: int = 0) -> Network:
+    torch.manual_seed(seed)
+    return create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
+
+
+def equal(one: Network, other: Network) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def test_sgd_is_torchs() -> None:
+    torch.manual_seed(0)
+    ours, theirs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    theirs.load_state_dict(ours.state_dict())
+    mine = SGD(ours.parameters(), momentum=0.9, weight_decay=0.01)
+    reference = torch.optim.SGD(theirs.parameters(), lr=1.0, momentum=0.9, weight_decay=0.01)
+    for step in range(5):
+        batch = torch.randn(4, 5)
+        for model in (ours, theirs):
+            model.zero_grad()
+            model(batch).square().sum().backward()
+        reference.param_groups[0]["lr"] = 0.05 / (step + 1)
+        mine.step(0.05 / (step + 1))
+        reference.step()
+    torch.testing.assert_close(ours.weight, theirs.weight)
+    torch.testing.assert_close(ours.bias, theirs.bias)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps", "expected"),
+    [
+        (constant(0.1), (0, 50, 99), (0.1, 0.1, 0.1)),
+        (step_drops(1.0, [10, 20]), (0, 9, 10, 19, 20, 30), (1, 1, 0.1, 0.1, 0.01, 0.01)),
+        (one_cycle(1.0, 100), (0, 11, 24, 25, 50, 75, 99), (0.04, 0.48, 1.0, 1.0, 2 / 3, 1 / 3, 1 / 75)),
+    ],
+)
+def test_schedules(schedule: Callable[[int], float], steps: tuple[int, ...], expected: tuple[float, ...]) -> None:
+    assert [schedule(step) for step in steps] == pytest.approx(expected)
+
+
+def test_shift_moves_whole_images(digits: Digits) -> None:
+    images = digits.images[:200]
+    moved = shift(images, torch.Generator().manual_seed(0))
+    rolled = {
+        (rows, columns): torch.nn.functional.pad(images, (1, 1, 1, 1))[:, :, rows : rows + 8, columns : columns + 8]
+        for rows in range(3)
+        for columns in range(3)
+    }
+    matches = torch.stack([(moved == other).flatten(1).all(dim=1) for other in rolled.values()])
+    assert matches.any(dim=0).all()
+    # Every one of the nine offsets is drawn.
+    assert matches.any(dim=1).all()
+
+
+def test_adversarial_training_raises_robust_accuracy(digits: Digits) -> None:
+    settings = replace(QUICK, epochs=8)
+    adversary = Adversary(norm="l2", eps=0.75, step_size=0.15, steps=7)
+    standard, robust = fresh(), fresh()
+    images, labels = digits.images[:1000], digits.labels[:1000]
+    train(standard, images, labels, settings, seed=0)
+    train(
+        robust,
+        images,
+        labels,
+        settings,
+        seed=0,
+        perturbation=lambda network, x, y: perturb(network, x, y, adversary),
+    )
+    test_images, test_labels = digits.images[1000:], digits.labels[1000:]
+
+    def robust_accuracy(network: Network) -> float:
+        adversarial = pgd(network, test_images, test_labels, norm="l2", eps=0.5, step_size=0.05, steps=40)
+        return accuracy(network, adversarial, test_labels)
+
+    assert accuracy(standard, test_images, test_labels) > 0.85
+    assert accuracy(robust, test_images, test_labels) > 0.85
+    assert robust_accuracy(robust) > robust_accuracy(standard) + 0.3
+
+
+@pytest.mark.parametrize("augmentation", ["none", "shift"])
+def test_a_training_stopped_at_any_epoch_goes_on_bit_for_bit(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augmentation: str
+) -> None:
+    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
+    settings = replace(QUICK, epochs=5, schedule="one-cycle", augmentation=augmentation)
+    images, labels = digits.images[:300], digits.labels[:300]
+    probes = [ProbeSet("held out", digits.images[300:500], digits.labels[300:500])]
+    whole = fresh()
+    history = train(whole, images, labels, settings, seed=3, probes=probes)
+    assert len(history) == 5
+
+    class StopNowError(Exception):
+        pass
+
+    for stop in (1, 3, 4):
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+
+        def interrupt(share: float, stop: int = stop) -> None:
+            if share * settings.epochs >= stop + 1 - 1e-9:
+                raise StopNowError
+
+        with pytest.raises(StopNowError):
+            train(
+                fresh(),
+                images,
+                labels,
+                settings,
+                seed=3,
+                probes=probes,
+                checkpoints=checkpoints.Checkpoints(folder),
+                progress=interrupt,
+            )
+        # Another initialisation, so that only the checkpoint can bring the weights back.
+        resumed = fresh(seed=99)
+        epochs_run: list[float] = []
+        again = train(
+            resumed,
+            images,
+            labels,
+            settings,
+            seed=3,
+            probes=probes,
+            checkpoints=checkpoints.Checkpoints(folder),
+            progress=epochs_run.append,
+        )
+        assert len(epochs_run) == settings.epochs - stop
+        assert equal(resumed, whole)
+        assert again == history
+
+
+def test_a_damaged_checkpoint_is_a_fresh_start(digits: Digits, tmp_path: Path) -> None:
+    settings = replace(QUICK, epochs=1)
+    (tmp_path / "checkpoint.pt").write_bytes(b"not a checkpoint")
+    with_damage, without = fresh(), fresh()
+    train(
+        with_damage,
+        digits.images[:100],
+        digits.labels[:100],
+        settings,
+        seed=0,
+        checkpoints=checkpoints.Checkpoints(tmp_path),
+    )
+    train(without, digits.images[:100], digits.labels[:100], settings, seed=0)
+    assert equal(with_damage, without)
+
+
+def test_probes_change_nothing(digits: Digits) -> None:
+    with_probes, without = fresh(), fresh()
+    settings = replace(QUICK, epochs=2)
+    probes = [ProbeSet("train", digits.images[:100], digits.labels[:100])]
+    train(with_probes, digits.images[:100], digits.labels[:100], settings, seed=0, probes=probes)
+    train(without, digits.images[:100], digits.labels[:100], settings, seed=0)
+    assert equal(with_probes, without)
+
+
+def test_a_diverging_training_stops(digits: Digits) -> None:
+    settings = Training(epochs=3, batch_size=64, learning_rate=1e30, schedule="constant")
+    with pytest.raises(UserError, match=r"loss is (nan|inf) in epoch 1; lower training.learning_rate"):
+        train(fresh(), digits.images[:300], digits.labels[:300], settings, seed=0)
