@@ -51,6 +51,15 @@ def network(digits: Digits) -> Network:
     return trained
 
 
+Stamp = tuple[int, int]
+
+
+def stamp(path: Path) -> Stamp:
+    """What differs after a file was written anew, be it with the same bytes."""
+    facts = path.stat()
+    return facts.st_ino, facts.st_mtime_ns
+
+
 class Workspace:
     """A copy of the workflow that a test may edit and run."""
 
@@ -82,9 +91,9 @@ class Workspace:
         assert old in text, f"{name} has no {old!r}"
         path.write_text(text.replace(old, new))
 
-    def payloads(self) -> dict[str, int]:
-        """Each payload's key with the inode of its manifest, so that one built again counts too."""
-        return {path.parent.name: path.stat().st_ino for path in self.store.glob("*/manifest.json")}
+    def payloads(self) -> dict[str, Stamp]:
+        """Each payload's key with the stamp of its manifest, so that one built again counts too."""
+        return {path.parent.name: stamp(path) for path in self.store.glob("*/manifest.json")}
 
 
 def workspace_in(folder: Path, source: Path = REPOSITORY) -> Workspace:

@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 Reference = Annotated[Path, typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json")]
-StoreOption = Annotated[Path, typer.Option("--store", help="The folder of payloads.")]
+StoreOption = Annotated[Path, typer.Option("--store", envvar="ROBUSTFEATURES_STORE", help="The folder of payloads.")]
 LogOption = Annotated[Path | None, typer.Option("--log", help="A file for the log; without it, the terminal.")]
 ConfigOption = Annotated[Path, typer.Option("--config", help="The configuration file.")]
 StudyOption = Annotated[str | None, typer.Option("--study", help="Another study than the configured one.")]
@@ -38,7 +38,7 @@ STUDIES = Path("workflow/studies")
 def build(
     references: Annotated[list[Path], typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json ...")],
     store: StoreOption = DEFAULT_STORE,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(envvar="ROBUSTFEATURES_DEVICE", help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
     log: LogOption = None,
 ) -> None:

@@ -1,5 +1,6 @@
 # The plan: config.yaml's study unfolded into recipes, whose digests name the files that the rules make.
 import os
+import shlex
 import sys
 import time
 from datetime import UTC, datetime
@@ -10,7 +11,6 @@ from snakemake.exceptions import WorkflowError
 # The package runs from the source tree, in environments where it is not installed too.
 SOURCE = Path(workflow.basedir) / "src"
 sys.path.insert(0, str(SOURCE))
-shell.prefix(f"export PYTHONPATH={str(SOURCE)!r}${{{{PYTHONPATH:+:$PYTHONPATH}}}}; ")
 
 from robustfeatures.errors import UserError
 from robustfeatures.inspection import computing_share
@@ -32,8 +32,20 @@ except UserError as error:
 except OSError as error:
     raise WorkflowError(f"{error.filename}: {error.strerror}")
 
-# Rules read these from the configuration, so that a default need not be written there.
-config.update(store=CONFIG.store, device=CONFIG.device)
+# What every job is told beside its own recipe. None of it changes a result, so it is kept out of the rules, where
+# Snakemake would take a change for a reason to run them again.
+SURROUNDINGS = {
+    "PYTHONPATH": os.pathsep.join(
+        filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")])
+    ),
+    "ROBUSTFEATURES_STORE": CONFIG.store,
+    "ROBUSTFEATURES_DEVICE": CONFIG.device,
+}
+exports = " ".join(
+    f"{name}={shlex.quote(value)}" for name, value in SURROUNDINGS.items()
+)
+escaped = exports.replace("{", "{{").replace("}", "}}")
+shell.prefix(f"export {escaped}; ")
 
 
 def references(artifacts):
@@ -46,4 +58,8 @@ CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.ya
 
 
 onsuccess:
-    print(computing_share(PLAN, ARTIFACTS, STARTED, time.monotonic() - BEGAN, workflow.cores or 1))
+    print(
+        computing_share(
+            PLAN, ARTIFACTS, STARTED, time.monotonic() - BEGAN, workflow.cores or 1
+        )
+    )

@@ -12,12 +12,11 @@ for batch in PLAN.batches("evaluation", CONFIG.seeds_per_job):
             f"results/logs/{batch.artifacts[0]}.log",
         benchmark:
             f"results/benchmarks/{batch.artifacts[0]}.tsv"
+        conda:
+            CONDA
         threads: CONFIG.threads_per_job
         resources:
             mem_mb=4000,
             runtime=240,
-        conda:
-            CONDA
         shell:
-            "python -m robustfeatures build {output:q} --store {config[store]:q} --device {config[device]:q}"
-            " --threads {threads} --log {log:q}"
+            "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"

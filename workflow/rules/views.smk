@@ -6,7 +6,9 @@ VIEW_CAPTIONS = {
     "claims": "../report/claims.rst",
     "report": "../report/report.rst",
 }
-VIEW_OUTPUTS = {view.artifact: [f"results/{name}" for name in view.outputs] for view in PLAN.views}
+VIEW_OUTPUTS = {
+    view.artifact: [f"results/{name}" for name in view.outputs] for view in PLAN.views
+}
 
 for view in PLAN.views:
 
@@ -29,11 +31,11 @@ for view in PLAN.views:
             f"results/logs/{view.artifact}.log",
         benchmark:
             f"results/benchmarks/{view.artifact}.tsv"
+        conda:
+            CONDA
         threads: 1
         resources:
             mem_mb=2000,
             runtime=20,
-        conda:
-            CONDA
         shell:
-            "python -m robustfeatures view {output.reference:q} --store {config[store]:q} --log {log:q}"
+            "python -m robustfeatures view {output.reference:q} --log {log:q}"

@@ -14,6 +14,7 @@ from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes.canonical import plain
 
 T = TypeVar("T")
+UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 
 def validated(kind: type[T], value: Any, where: str) -> T:
@@ -32,12 +33,14 @@ def validated(kind: type[T], value: Any, where: str) -> T:
     try:
         return TypeAdapter(kind).validate_json(text)
     except ValidationError as error:
-        raise UserError(f"{where}: {_message(error.errors()[0], kind)}") from error
+        # A misspelt field is also a missing one; the misspelling is what the user wants to hear of.
+        first = min(error.errors(), key=lambda details: details["type"] not in UNKNOWN)
+        raise UserError(f"{where}: {_message(first, kind)}") from error
 
 
 def _message(error: ErrorDetails, kind: type) -> str:
     field = ".".join(str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, (int, str)))
-    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+    if error["type"] in UNKNOWN:
         return f"{field}: unknown field{suggestion(str(error['loc'][-1]), _field_names(kind))}"
     if error["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return f"{field}: the field is missing"

@@ -1,0 +1,175 @@
+"""Digests: what changes them, what does not, and that they cover all the code that runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robustfeatures.recipes import code
+from robustfeatures.recipes.canonical import canonical_json, digest
+from robustfeatures.recipes.code import code_digest, forget_sources, modules_behind
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.plan import Config, Plan, unfold
+from robustfeatures.recipes.study import read_study
+from tests.conftest import REPOSITORY, Workspace
+
+STUDIES = REPOSITORY / "workflow" / "studies"
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_the_order_of_names_does_not_matter(value: object) -> None:
+    def reordered(item: object) -> object:
+        if isinstance(item, dict):
+            return {name: reordered(item[name]) for name in reversed(item)}
+        return [reordered(one) for one in item] if isinstance(item, list) else item
+
+    assert digest(value) == digest(reordered(value))
+
+
+def test_numbers_of_different_types_stay_apart() -> None:
+    assert len({digest({"x": value}) for value in (1, 1.0, True, "1", None, [1])}) == 6
+    assert digest({"a": 1, "b": 2}) != digest({"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_no_nan(value: float) -> None:
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical_json({"x": value})
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return unfold(Config(study="smoke"), STUDIES)
+
+
+def test_every_parameter_enters_the_digest() -> None:
+    pieces = Pieces(read_study(STUDIES / "smoke.yaml"))
+    model = pieces.source_model("standard", 0)
+    training = model.parameters.training  # type: ignore[union-attr]
+    variants = [
+        replace(model.parameters, seed=1),
+        *(
+            replace(model.parameters, training=replace(training, **change))
+            for change in (
+                {"epochs": 3},
+                {"batch_size": 65},
+                {"learning_rate": 0.21},
+                {"momentum": 0.8},
+                {"weight_decay": 1e-4},
+                {"schedule": "constant"},
+                {"augmentation": "shift"},
+                {"milestones": (1,)},
+            )
+        ),
+    ]
+    digests = {replace(model, parameters=parameters).digest for parameters in variants}
+    assert len(digests | {model.digest}) == len(variants) + 1
+    assert replace(model, label="another").digest == model.digest
+
+
+def test_upstream_changes_reach_everything_below() -> None:
+    pieces = Pieces(read_study(STUDIES / "smoke.yaml"))
+    evaluation = pieces.evaluation(pieces.downstream_model("D_rand", 0), eps=(0.0,))
+    study = replace(pieces.study, data=replace(pieces.study.data, split_seed=1))
+    moved = Pieces(study)
+    other = moved.evaluation(moved.downstream_model("D_rand", 0), eps=(0.0,))
+    before = {recipe.label: recipe.digest for recipe in evaluation.chain()}
+    after = {recipe.label: recipe.digest for recipe in other.chain()}
+    assert before.keys() == after.keys()
+    assert not set(before.values()) & set(after.values())
+
+
+def test_standard_training_does_not_depend_on_attacks(plan: Plan) -> None:
+    for name, recipe in plan.recipes.items():
+        attacks = {module for module in modules_behind(recipe.code_entries) if ".attacks" in module}
+        if recipe.stage.name in ("data", "model"):
+            assert bool(attacks) == ("adversarial" in name), name
+        else:
+            assert attacks, name
+
+
+def test_a_comment_a_docstring_and_another_module_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "robustfeatures"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "stage.py").write_text('"""Doc."""\nfrom robustfeatures import helper\n\ndef f(x):\n    return x + 1\n')
+    (package / "helper.py").write_text("def g(x):\n    return x\n")
+    (package / "other.py").write_text("y = 1\n")
+    monkeypatch.setattr(code, "ROOT", package)
+
+    def found() -> str:
+        forget_sources()
+        return code_digest(["robustfeatures.stage"])
+
+    before = found()
+    stage = (package / "stage.py").read_text()
+    (package / "stage.py").write_text(stage.replace("Doc", "Other doc") + "# comment\n\n\n")
+    (package / "other.py").write_text("y = 2\n")
+    assert found() == before
+    (package / "helper.py").write_text("def g(x):\n    return x + 0\n")
+    assert found() != before
+    (package / "helper.py").write_text("def g(x):\n    return x\n")
+    assert found() == before
+    (package / "stage.py").write_text(stage.replace("x + 1", "1 + x"))
+    assert found() != before
+    forget_sources()
+
+
+# What a job loads beside the code that makes its payload: it finds, keeps and describes payloads, but makes none.
+MACHINERY = (
+    "robustfeatures.cli",
+    "robustfeatures.__main__",
+    "robustfeatures.jobs",
+    "robustfeatures.recipes",
+    "robustfeatures.store",
+    "robustfeatures.experiments",
+)
+
+
+@pytest.mark.parametrize("stage", ["data", "model", "derived", "evaluation"])
+def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspace, stage: str) -> None:
+    """Builds one artifact of each stage, and compares the modules it loaded with those that were digested."""
+    workspace.snakemake("-n")
+    plan = unfold(Config(study="smoke"), STUDIES)
+    target = [name for name, recipe in plan.recipes.items() if recipe.stage.name == stage][-1]
+    code_ = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from robustfeatures.jobs import build\n"
+        "from robustfeatures.store.store import Store\n"
+        "for name in sys.argv[1:]:\n"
+        "    reference = Path('results/artifacts') / (name + '.json')\n"
+        "    build(reference, store=Store(Path('results/store')), device='cpu', threads=1)\n"
+        "print(*(m for m in sys.modules if m.startswith('robustfeatures')))\n"
+    )
+    chain = [f"{recipe.stage.name}/{recipe.artifact}" for recipe in plan.recipes[target].chain()]
+    for names in (chain[:-1], chain[-1:]):
+        done = subprocess.run(
+            [sys.executable, "-c", code_, *names],
+            cwd=workspace.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": str(workspace.folder / "src"), "PATH": "/usr/bin:/bin"},
+        )
+        assert done.returncode == 0, done.stderr
+    loaded = {module for module in done.stdout.split() if not module.startswith(MACHINERY)}
+    covered = modules_behind(plan.recipes[target].code_entries)
+    tables = {"robustfeatures", "robustfeatures.models.registry", "robustfeatures.data.registry"}
+    assert f"robustfeatures.stages.{stage}" in loaded
+    # Reading the plan names the networks and sources, and with them the packages they are in.
+    assert loaded - covered <= tables | {"robustfeatures.data", "robustfeatures.models"}

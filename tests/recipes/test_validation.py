@@ -1,0 +1,146 @@
+"""Bad studies and configurations: one line that names file and field, a non-zero exit, nothing half-made."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Workspace
+
+STUDY = "workflow/studies/smoke.yaml"
+STUDY_CASES = {
+    "unknown data set": ("source: digits", "source: digit", "data.source: 'digit' is unknown (did you mean 'digits'?)"),
+    "unknown architecture": (
+        "small-cnn",
+        "smal-cnn",
+        "architecture: 'smal-cnn' is unknown (did you mean 'small-cnn'?)",
+    ),
+    "unknown field": (
+        "batch_size: 64",
+        "batchsize: 64",
+        "training.standard.batchsize: unknown field (did you mean 'batch_size'?)",
+    ),
+    "missing field": ("seeds: [0]\n", "\n", "seeds: the field is missing"),
+    "unknown value": (
+        "schedule: one-cycle",
+        "schedule: onecycle",
+        "training.standard.schedule: 'onecycle' is unknown (did you mean 'one-cycle'?)",
+    ),
+    "negative eps": (
+        "adversary: {norm: l2, eps: 0.75",
+        "adversary: {norm: l2, eps: -0.75",
+        "training.adversarial.adversary.eps: input should be greater than or equal to 0, not -0.75",
+    ),
+    "eps of the evaluation": (
+        "eps: [0.25, 0.5, 0.75]",
+        "eps: [0.25, -0.5]",
+        "robustness.eps.1: input should be greater than or equal to 0, not -0.5",
+    ),
+    "not a number": (
+        "weight_decay: 5e-4",
+        "weight_decay: low",
+        "training.standard.weight_decay: input should be a valid number, not 'low'",
+    ),
+    "NaN": (
+        "weight_decay: 5e-4",
+        "weight_decay: .nan",
+        "training.standard.weight_decay: input should be a finite number",
+    ),
+    "a number as text": (
+        "epochs: 2",
+        "epochs: '2'",
+        "training.standard.epochs: input should be a valid integer, not '2'",
+    ),
+    "zero epochs": ("epochs: 2", "epochs: 0", "training.standard.epochs: input should be greater than 0, not 0"),
+    "unknown norm": (
+        "norm: l2, steps",
+        "norm: l3, steps",
+        "robustness.attack.norm: 'l3' is unknown (known: l2, linf)",
+    ),
+    "unknown method": ("kind: inversion", "kind: inverse", "derived.D_NR-images.method"),
+    "unknown target": ("target: next", "target: nxt", "derived.D_det.method"),
+    "unknown source model": (
+        "D_rand: {source: standard",
+        "D_rand: {source: standrd",
+        "derived.D_rand.source: 'standrd' is unknown (did you mean 'standard'?)",
+    ),
+    "unknown training": (
+        "D_rand: {source: standard, training: downstream",
+        "D_rand: {source: standard, training: downstrem",
+        "derived.D_rand.training: 'downstrem' is unknown (did you mean 'downstream'?)",
+    ),
+    "derived from the test split": (
+        "splits: [train, validation]",
+        "splits: [train, test]",
+        "derived.D_det.splits: a set to train on must not be derived from the test split",
+    ),
+    "missing derived set": (
+        "D_R-noise:",
+        "D_R-nois:",
+        "derived: 'D_R-noise' is missing (did you mean 'D_NR-noise'?); experiment A1 needs it",
+    ),
+    "unknown experiment": ("A7: {}", "A77: {}", "experiments.A77: there is no such experiment (did you mean 'A7'?)"),
+    "unknown setting": (
+        "pathway_1: pathway-1",
+        "pathway1: pathway-1",
+        "experiments.B1.pathway1: unknown field (did you mean 'pathway_1'?)",
+    ),
+    "unknown pathway": (
+        "pathway_2: pathway-2",
+        "pathway_2: pathway-3",
+        "training: 'pathway-3' is missing (did you mean 'pathway-",
+    ),
+    "splits too large": ("test: 0.25", "test: 0.9", "data.test: validation and test leave nothing to train on"),
+    "seed twice": ("seeds: [0]", "seeds: [0, 0]", "seeds: a seed appears twice"),
+    "name twice": ("seeds: [0]", "seeds: [0]\nseeds: [1]", "'seeds' appears twice"),
+    "no YAML": ("seeds: [0]", "seeds: [0", "line "),
+    "no fields": ("", "", "the file must hold named fields"),
+}
+
+
+def message(workspace: Workspace) -> str:
+    """The one line of a dry run that fails."""
+    done = workspace.snakemake("-n", check=False)
+    assert done.returncode != 0
+    text = done.stdout + done.stderr
+    assert "Traceback" not in text
+    assert not list(workspace.folder.glob("results/**/*.json"))
+    (line,) = [line for line in text.splitlines() if ".yaml: " in line]
+    return line.strip()
+
+
+@pytest.mark.parametrize("case", STUDY_CASES)
+def test_bad_studies(workspace: Workspace, case: str) -> None:
+    old, new, expected = STUDY_CASES[case]
+    if old:
+        workspace.edit(STUDY, old, new)
+    else:
+        (workspace.folder / STUDY).write_text("- a list\n")
+    found = message(workspace)
+    assert found.startswith(f"{workspace.folder}/{STUDY}: ".replace(str(workspace.folder) + "/", "")) or STUDY in found
+    assert expected in found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("study: smoke", "study: smok", "config.yaml: study: 'smok' is unknown (did you mean 'smoke'?)"),
+        ("device: auto", "device: gpu", "config.yaml: device: 'gpu' is unknown"),
+        ("device: auto", "divice: auto", "config.yaml: divice: unknown field (did you mean 'device'?)"),
+        ("threads_per_job: 1", "threads_per_job: 0", "config.yaml: threads_per_job: input should be greater than 0"),
+        ("seeds_per_job: 8", "seeds_per_job: many", "config.yaml: seeds_per_job: input should be a valid integer"),
+    ],
+)
+def test_bad_configuration(workspace: Workspace, old: str, new: str, expected: str) -> None:
+    workspace.edit("config.yaml", old, new)
+    assert message(workspace).startswith(expected)
+
+
+def test_a_class_out_of_range_stops_the_job_with_one_line(workspace: Workspace) -> None:
+    workspace.edit(STUDY, "target: random", "target: 10")
+    done = workspace.snakemake("results/smoke/tables/A2.csv", check=False)
+    assert done.returncode != 0
+    expected = "method.target: class 10 is out of range, the data set has 10 classes"
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if expected in line]
+    assert any(line.startswith("robustfeatures: derived/digits-D_rand-seed0-") for line in lines)
+    assert not list(workspace.folder.glob("results/artifacts/derived/digits-D_rand-*.json"))
+    assert not list(workspace.store.glob("*/.partial"))

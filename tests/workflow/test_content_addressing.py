@@ -1,0 +1,171 @@
+"""What a change makes again, counted in payloads of the store."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.conftest import Stamp, Workspace, stamp
+
+PATHWAY_2 = "learning_rate: 0.01"
+D_RAND = "D_rand: {source: standard, training: downstream"
+D_RAND_CHANGED = "D_rand: {source: standard, training: pathway-1"
+
+
+def stages_built(workspace: Workspace, before: dict[str, Stamp]) -> Counter[str]:
+    """How many payloads of each stage were built since `before`."""
+    fresh = {key for key, found in workspace.payloads().items() if before.get(key) != found}
+    stages: Counter[str] = Counter()
+    for name in ("data.zarr", "model.safetensors", "rows.csv"):
+        stages[name] = sum((workspace.store / key / name).exists() for key in fresh)
+    assert sum(stages.values()) == len(fresh)
+    return +stages
+
+
+def stamps(workspace: Workspace) -> dict[str, Stamp]:
+    """Each table, figure, claims file and page, with what differs once it is written anew."""
+    results = workspace.folder / "results" / "smoke"
+    return {str(path.relative_to(results)): stamp(path) for path in results.rglob("*") if path.is_file()}
+
+
+def rewritten(workspace: Workspace, before: dict[str, Stamp]) -> set[str]:
+    return {name for name, found in stamps(workspace).items() if before.get(name) != found}
+
+
+def test_a_second_run_does_nothing_at_once(built: Workspace) -> None:
+    payloads, views = built.payloads(), stamps(built)
+    began = time.monotonic()
+    done = built.snakemake()
+    assert time.monotonic() - began < 5
+    assert "Nothing to be done" in done.stdout + done.stderr
+    assert built.payloads() == payloads
+    assert not rewritten(built, views)
+
+
+B1 = {"tables/B1.csv", "tables/B1.md", "figures/B1.png", "figures/B1.pdf", "claims.csv", "report/index.html"}
+
+
+def test_one_hyperparameter_of_one_downstream_model(built: Workspace) -> None:
+    payloads, views = built.payloads(), stamps(built)
+    built.edit("workflow/studies/smoke.yaml", PATHWAY_2, "learning_rate: 0.02")
+    built.snakemake()
+    # One seed, one pathway: one model; it has probes instead of an evaluation.
+    assert stages_built(built, payloads) == {"model.safetensors": 1}
+    assert rewritten(built, views) == B1
+    payloads, views = built.payloads(), stamps(built)
+    built.edit("workflow/studies/smoke.yaml", "learning_rate: 0.02", PATHWAY_2)
+    built.snakemake()
+    assert built.payloads() == payloads
+    assert rewritten(built, views) == B1
+
+
+def test_a_model_with_an_evaluation(built: Workspace) -> None:
+    payloads, views = built.payloads(), stamps(built)
+    before = (built.folder / "results/smoke/tables/A2.csv").read_text()
+    built.edit("workflow/studies/smoke.yaml", D_RAND, D_RAND_CHANGED)
+    built.snakemake()
+    assert stages_built(built, payloads) == {"model.safetensors": 1, "rows.csv": 1}
+    changed = rewritten(built, views)
+    assert {name for name in changed if "A1" in name or "A7" in name or "B1" in name or "A10" in name} == set()
+    assert {"tables/A2.csv", "figures/A2.png", "claims.csv", "report/index.html"} <= changed
+    after = (built.folder / "results/smoke/tables/A2.csv").read_text()
+    differing = [line.split(",")[0] for line in set(after.splitlines()) ^ set(before.splitlines())]
+    assert set(differing) == {"D_rand"}
+
+
+def test_a_single_figure_builds_what_it_needs(built: Workspace) -> None:
+    payloads, views = built.payloads(), stamps(built)
+    # Both the pathway that B1 shows and a training that only A1 and A2 show.
+    built.edit("workflow/studies/smoke.yaml", PATHWAY_2, "learning_rate: 0.02")
+    built.edit("workflow/studies/smoke.yaml", D_RAND, D_RAND_CHANGED)
+    built.snakemake("results/smoke/figures/B1.png")
+    assert stages_built(built, payloads) == {"model.safetensors": 1}
+    assert rewritten(built, views) == {"figures/B1.png", "figures/B1.pdf"}
+    # The rest follows when it is asked for.
+    built.snakemake()
+    assert stages_built(built, payloads) == {"model.safetensors": 2, "rows.csv": 1}
+
+
+def test_comments_and_docstrings_rebuild_nothing(built: Workspace) -> None:
+    payloads, views = built.payloads(), stamps(built)
+    for path in sorted((built.folder / "src").rglob("*.py")):
+        text = path.read_text()
+        path.write_text(re.sub(r'^"""', '"""Reworded. ', text, count=1) + "\n\n# A comment.\n")
+    done = built.snakemake()
+    assert "Nothing to be done" in done.stdout + done.stderr
+    assert built.payloads() == payloads
+    assert not rewritten(built, views)
+
+
+def test_arithmetic_of_the_attack_loop_with_the_same_result(built: Workspace) -> None:
+    """a + b and b + a are the same number, so all that attacks is made again and nothing below it."""
+    payloads = built.payloads()
+    built.edit(
+        "src/robustfeatures/attacks/gradient_ascent.py",
+        "images.detach() + norm.step(gradient, step_size)",
+        "norm.step(gradient, step_size) + images.detach()",
+    )
+    built.snakemake()
+    # Eight derived sets; one adversarial training; ten evaluations, for they attack as well. The standard model and
+    # the ten trained on derived sets do not depend on the attacks, and find their inputs unchanged.
+    fresh = {key for key, found in built.payloads().items() if payloads.get(key) != found}
+    assert stages_built(built, payloads) == {"data.zarr": 8, "model.safetensors": 1, "rows.csv": 10}
+    trainings = [
+        json.loads(path.read_text())
+        for path in (built.folder / "results/artifacts/model").glob("*.json")
+        if json.loads(path.read_text())["key"] in fresh
+    ]
+    assert {reference["label"] for reference in trainings} == {"digits-adversarial-seed0"}
+
+
+def test_without_references_nothing_is_computed_again(built: Workspace) -> None:
+    payloads = built.payloads()
+    tables = {path: path.read_bytes() for path in (built.folder / "results/smoke/tables").glob("*.csv")}
+    shutil.rmtree(built.folder / "results" / "artifacts")
+    began = time.monotonic()
+    built.snakemake()
+    assert time.monotonic() - began < 60
+    assert built.payloads() == payloads
+    assert {path: path.read_bytes() for path in tables} == tables
+    references = list((built.folder / "results/artifacts").glob("*/*.json"))
+    # One data set, twelve models, eight derived sets, ten evaluations; ten views.
+    assert len(references) == 1 + 12 + 8 + 10 + len(list_views(built))
+
+
+def list_views(workspace: Workspace) -> list[Path]:
+    """The references of tables, figures, claims and the report."""
+    folder = workspace.folder / "results" / "artifacts"
+    return [path for kind in ("table", "figure", "claims", "report") for path in (folder / kind).glob("*.json")]
+
+
+def test_a_payload_that_is_gone_is_made_again_when_it_is_needed(built: Workspace) -> None:
+    """A reference whose payload is gone is dropped; deleting what shows it makes both again, with the same content."""
+    (reference,) = (built.folder / "results/artifacts/evaluation").glob("digits-standard-seed0-test-*.json")
+    facts = json.loads(reference.read_text())
+    payload = built.store / facts["key"]
+    for path in [payload, *payload.rglob("*")]:
+        path.chmod(0o755)
+    shutil.rmtree(payload)
+    (built.folder / "results/smoke/tables/A1.csv").unlink()
+    payloads = built.payloads()
+    built.snakemake()
+    assert stages_built(built, payloads) == {"rows.csv": 1}
+    assert json.loads(reference.read_text())["content"] == facts["content"]
+
+
+def test_two_workspaces_share_a_store(built: Workspace, tmp_path: Path) -> None:
+    """A store that has everything makes a fresh checkout complete without computing."""
+    other = tmp_path / "other"
+    shutil.copytree(built.folder, other, ignore=shutil.ignore_patterns("results", ".snakemake"))
+    fresh = Workspace(other)
+    fresh.edit("config.yaml", "store: results/store", f"store: {built.store}")
+    payloads = built.payloads()
+    fresh.snakemake()
+    assert built.payloads() == payloads
+    assert not (other / "results" / "store").exists()
+    table = "results/smoke/tables/A1.csv"
+    assert (other / table).read_bytes() == (built.folder / table).read_bytes()

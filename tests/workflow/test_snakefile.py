@@ -1,0 +1,105 @@
+"""The Snakefile itself: what it imports, how long it takes, and what Snakemake's own checks say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY, Workspace
+
+RULES = sorted((REPOSITORY / "workflow" / "rules").glob("*.smk"))
+
+
+@pytest.mark.parametrize("study", ["digits", "smoke"])
+def test_unfolding_is_quick_and_imports_no_torch(study: str) -> None:
+    code = (
+        "import sys, time; began = time.perf_counter()\n"
+        "from pathlib import Path\n"
+        "from robustfeatures.recipes.plan import Config, unfold\n"
+        f"plan = unfold(Config(study={study!r}), Path('workflow/studies'))\n"
+        "assert len(plan.recipes) > 20\n"
+        "heavy = {'torch', 'zarr', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+        "print(time.perf_counter() - began, *heavy)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    seconds, *imported = done.stdout.split()
+    assert imported == []
+    assert float(seconds) < 1
+
+
+def test_parsing_the_snakefile_imports_neither_torch_nor_zarr(workspace: Workspace) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "snakemake", "-n", "--cores", "1"],
+        cwd=workspace.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = set(re.findall(r"\|\s+([\w.]+)$", done.stderr, flags=re.MULTILINE))
+    assert "robustfeatures.recipes.plan" in imported
+    assert not imported & {"torch", "zarr"}
+
+
+def test_a_dry_run_of_the_default_study_plans_every_stage(workspace: Workspace) -> None:
+    began = time.monotonic()
+    done = workspace.snakemake("-n", "--config", "study=digits")
+    assert time.monotonic() - began < 10
+    for stage in ("data", "model", "derived", "evaluation", "table", "figure", "claims", "report"):
+        assert re.search(rf"^{stage}_digits", done.stdout + done.stderr, flags=re.MULTILINE), stage
+    assert not workspace.store.exists()
+
+
+def test_lint(workspace: Workspace) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--lint"], cwd=workspace.folder, capture_output=True, text=True, check=False
+    )
+    assert "Congratulations" in done.stdout + done.stderr
+
+
+def test_snakefmt() -> None:
+    files = [str(REPOSITORY / "Snakefile"), *map(str, RULES)]
+    command = [sys.executable, "-m", "snakefmt", "--check", *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_every_rule_says_all_that_a_scheduler_asks(path: Path) -> None:
+    text = path.read_text()
+    rules = text.count("    rule:")
+    for directive in ('"""', "log:", "benchmark:", "threads:", "mem_mb=", "runtime=", "conda:", "shell:"):
+        assert text.count(directive) >= rules, directive
+
+
+def test_a_job_can_be_run_by_hand(workspace: Workspace) -> None:
+    workspace.snakemake("-n")
+    (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
+    reference = f"results/artifacts/data/{plan.name}"
+    done = workspace.command("build", reference)
+    assert done.returncode == 0, done.stderr
+    assert (workspace.folder / reference).exists()
+    unplanned = workspace.command("build", "results/artifacts/data/digits-0000000000000000.json")
+    assert unplanned.returncode == 1
+    assert unplanned.stderr.strip().splitlines()[-1].startswith("robustfeatures: results/artifacts/data/digits-0000")
+
+
+def test_environments_pin_what_the_package_pins() -> None:
+    import tomllib
+
+    wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert all("==" in requirement for requirement in wanted)
+    for name in ("cpu", "gpu"):
+        environment = yaml.safe_load((REPOSITORY / "envs" / f"{name}.yaml").read_text())
+        assert environment["name"] == f"robustfeatures-{name}"
+        assert environment["channels"] == ["conda-forge", "nodefaults"]
+        *conda, pip = environment["dependencies"]
+        assert conda == ["python=3.11", "pip"]
+        index, *pinned = pip["pip"]
+        assert index.startswith("--extra-index-url https://download.pytorch.org/whl/")
+        assert pinned == wanted
