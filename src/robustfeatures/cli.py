@@ -170,6 +170,7 @@ def main() -> None:
 
 def _complain(message: str, code: int = 1) -> int:
     line = " ".join(message.split())
-    logging.getLogger(__name__).error("%s", line)
+    if any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers):
+        logging.getLogger(__name__).error("%s", line)
     print(f"robustfeatures: {line}", file=sys.stderr)
     return code

@@ -1,0 +1,111 @@
+"""Claims, summaries and published numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from robustfeatures.experiments.catalogue import experiment, experiment_modules
+from robustfeatures.experiments.claims import Claim
+from robustfeatures.experiments.experiment import Results
+from robustfeatures.experiments.summaries import over_seeds, with_published
+from robustfeatures.recipes.view import PUBLISHED
+from robustfeatures.recipes.yaml import read_yaml
+from robustfeatures.stages.table import markdown
+from tests.conftest import REPOSITORY
+
+PAPERS = REPOSITORY.parent / "shared" / "papers"
+
+
+def judged(values: list[float], threshold: float = 0.0) -> dict[str, object]:
+    return Claim("s", "p", "q", values, threshold).judged()
+
+
+def test_the_interval_is_students() -> None:
+    """Three values 1, 2, 3: mean 2, standard error 1/sqrt(3), t of 2 degrees of freedom 4.302653."""
+    row = judged([1.0, 2.0, 3.0])
+    half = 4.302653 / math.sqrt(3)
+    assert row["value"] == 2
+    assert row["low"] == pytest.approx(2 - half, abs=0.005)
+    assert row["high"] == pytest.approx(2 + half, abs=0.005)
+    assert row["verdict"] == "not held"
+    assert judged([1.9, 2.0, 2.1])["verdict"] == "held"
+    assert judged([1.9, 2.0, 2.1], threshold=2.0)["verdict"] == "not held"
+    assert judged([-1.9, -2.0, -2.1])["verdict"] == "not held"
+
+
+@pytest.mark.parametrize("values", [[], [5.0]])
+def test_fewer_than_two_seeds_test_nothing(values: list[float]) -> None:
+    assert judged(values)["verdict"] == "not tested"
+
+
+ROWS = pd.DataFrame(
+    [
+        {"row": row, "seed": seed, "eps": eps, "accuracy": 10.0 * seed + eps}
+        for row in ("standard", "adversarial")
+        for seed in (0, 1, 2)
+        for eps in (0.0, 0.25)
+    ]
+)
+
+
+def results(*, comparable: bool) -> Results:
+    published = read_yaml(PUBLISHED / "not-bugs-2019.yaml")["A1"]
+    return Results(
+        evaluations=ROWS,
+        histories=pd.DataFrame(),
+        payloads={},
+        settings=None,
+        published=pd.DataFrame(published["rows"]),
+        published_source=published["source"],
+        published_setting=published["setting"],
+        comparable=comparable,
+    )
+
+
+def test_published_numbers_stand_beside_the_papers_setting_alone() -> None:
+    table = over_seeds(ROWS, ["row", "eps"])
+    assert list(table["accuracy"]) == [10.0, 10.25, 10.0, 10.25]
+    assert list(table["accuracy_std"]) == [10.0] * 4
+    assert list(table["seeds"]) == [3] * 4
+    beside = with_published(table, results(comparable=True), ["row", "eps"])
+    assert list(beside["published"]) == [95.25, 4.49, 90.83, 82.48]
+    assert with_published(table, results(comparable=False), ["row", "eps"])["published"].isna().all()
+
+
+@pytest.mark.parametrize("comparable", [False, True])
+def test_markdown_labels_what_is_published(comparable: bool) -> None:
+    given = results(comparable=comparable)
+    table = with_published(over_seeds(ROWS, ["row", "eps"]), given, ["row", "eps"])
+    text = markdown(experiment("A1"), given, table, study="A study")
+    measured, published = text.split("Published (Table 7 of not-bugs-2019; CIFAR-10):")
+    assert "10.00 ± 10.00" in measured
+    assert "95.25" in published
+    # One line a row, in the order of the experiment.
+    assert [line.split("|")[1].strip() for line in measured.splitlines() if line.startswith("| ")] == [
+        "row",
+        "standard",
+        "adversarial",
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_published_numbers_are_the_papers(path: Path) -> None:
+    """Every number of the data file stands in the text of its paper."""
+    if not PAPERS.is_dir():
+        pytest.skip("the papers' texts are not here")
+    numbers = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", (PAPERS / f"{path.stem}.txt").read_text())}
+    quoted = [row["accuracy"] for part in read_yaml(path).values() if isinstance(part, dict) for row in part["rows"]]
+    assert quoted
+    assert set(map(float, quoted)) <= numbers
+
+
+def test_every_module_is_found_by_its_id() -> None:
+    assert set(experiment_modules()) == {"A1", "A2", "A7", "A10", "B1"}
+    for identifier in experiment_modules():
+        assert experiment(identifier).id == identifier
+        assert experiment(identifier).caption

@@ -1,0 +1,177 @@
+"""What the smoke study leaves behind: provenance, tables, and the commands that look into it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from robustfeatures import load_model, open_dataset
+from robustfeatures.attacks import pgd
+from robustfeatures.errors import UserError
+from tests.conftest import Workspace
+
+
+def reference(workspace: Workspace, stage: str, label: str) -> Path:
+    (found,) = (workspace.folder / "results" / "artifacts" / stage).glob(f"{label}-" + "[0-9a-f]" * 16 + ".json")
+    return found
+
+
+DERIVED = ("D_NR-images", "D_NR-noise", "D_R-images", "D_R-noise", "D_rand", "D_det", "D_rand-robust", "D_det-robust")
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_derived_sets_come_from_the_training_split_alone(smoke: Workspace, name: str) -> None:
+    data = reference(smoke, "data", "digits")
+    splits = {split: open_dataset(data, split) for split in ("train", "validation", "test")}
+    indices = {split: set(dataset.provenance["source_index"].tolist()) for split, dataset in splits.items()}
+    assert sum(map(len, indices.values())) == len(set.union(*indices.values())) == 1797
+    derived = open_dataset(reference(smoke, "derived", f"digits-{name}-seed0"))
+    np.testing.assert_array_equal(derived.provenance["source_index"], splits["train"].provenance["source_index"])
+    np.testing.assert_array_equal(derived.provenance["source_label"], splits["train"].labels)
+    start = set(derived.provenance["start_index"].tolist())
+    assert start - {-1} <= indices["train"]
+    assert derived.images.dtype == np.float32
+    assert derived.images.min() >= 0
+    assert derived.images.max() <= 1
+    originals = splits["train"].float_images()
+    if "images" in name or "noise" in name:
+        np.testing.assert_array_equal(derived.labels, splits["train"].labels)
+        assert (start == {-1}) == ("noise" in name)
+    else:
+        np.testing.assert_array_equal(derived.labels, derived.provenance["target"])
+        assert np.linalg.norm((derived.images - originals).reshape(len(originals), -1), axis=1).max() <= 0.9 + 1e-5
+    if "det" in name:
+        np.testing.assert_array_equal(derived.labels, (splits["train"].labels + 1) % 10)
+
+
+def test_a_derived_set_is_what_the_attack_makes_of_the_original(smoke: Workspace) -> None:
+    """The payload against a second computation from the public functions."""
+    original = open_dataset(reference(smoke, "data", "digits"))
+    derived = open_dataset(reference(smoke, "derived", "digits-D_det-seed0"))
+    model = load_model(reference(smoke, "model", "digits-standard-seed0"))
+    settings = yaml.safe_load((smoke.folder / "workflow/studies/smoke.yaml").read_text())["derived"]["D_det"]["method"]
+    images, labels = original.to_torch().tensors
+    found = pgd(
+        model,
+        images,
+        (labels + 1) % 10,
+        norm="l2",
+        eps=settings["eps"],
+        step_size=settings["step_size"],
+        steps=settings["steps"],
+        targeted=True,
+    )
+    np.testing.assert_allclose(derived.images, found.numpy(), atol=1e-5)
+
+
+def test_evaluations_use_the_test_split(smoke: Workspace) -> None:
+    """The clean row of A1 against a second computation."""
+    test = open_dataset(reference(smoke, "data", "digits"), "test")
+    model = load_model(reference(smoke, "model", "digits-standard-seed0"))
+    images, labels = test.to_torch().tensors
+    with torch.no_grad():
+        expected = 100 * (model(images).argmax(1) == labels).double().mean().item()
+    table = pd.read_csv(smoke.folder / "results/smoke/tables/A1.csv")
+    (found,) = table[(table["row"] == "standard") & (table["eps"] == 0)]["accuracy"]
+    assert found == pytest.approx(expected, abs=0.006)
+
+
+def test_tables_are_tidy(smoke: Workspace) -> None:
+    tables = smoke.folder / "results" / "smoke" / "tables"
+    a1 = pd.read_csv(tables / "A1.csv")
+    assert list(a1.columns) == ["row", "eps", "accuracy", "accuracy_std", "seeds", "published"]
+    assert sorted(a1["eps"].unique()) == [0, 0.25, 0.5, 0.75]
+    assert len(a1) == 6 * 4
+    # Digits are not CIFAR-10, so nothing published stands beside them as if it were comparable.
+    assert a1["published"].isna().all()
+    assert "70.9" in (tables / "A1.md").read_text()
+    for row, rows in a1.groupby("row"):
+        assert rows.sort_values("eps")["accuracy"].is_monotonic_decreasing, row
+    assert list(pd.read_csv(tables / "A7.csv")["test_set"].unique()) == ["D", "relabelled D"]
+    claims = pd.read_csv(smoke.folder / "results/smoke/claims.csv")
+    assert list(claims.columns[:6]) == ["experiment", "claim", "verdict", "value", "margin", "seeds"]
+    assert set(claims["experiment"]) == {"A1", "A2", "A7", "B1"}
+    # One seed tells nothing of luck.
+    assert set(claims["verdict"]) == {"not tested"}
+
+
+def test_the_page_links_what_exists(smoke: Workspace) -> None:
+    page = smoke.folder / "results" / "smoke" / "report" / "index.html"
+    text = page.read_text()
+    for name in ("A1", "A2", "A7", "A10", "B1"):
+        assert (page.parent / f"../figures/{name}.png").resolve().stat().st_size > 5000
+        assert f'src="../figures/{name}.png"' in text
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_show(smoke: Workspace) -> None:
+    path = reference(smoke, "evaluation", "digits-adversarial-seed0-test")
+    done = smoke.command("show", str(path.relative_to(smoke.folder)))
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(path.read_text())
+    for expected in (
+        "stage evaluation",
+        "attack.norm: l2",
+        "eps 0.5, labels shifted by 0: ",
+        "% of 450",
+        facts["key"],
+        "cost: ",
+    ):
+        assert expected in done.stdout
+    model = smoke.command(
+        "show", str(reference(smoke, "model", "digits-on-D_det-pathway-2-seed0").relative_to(smoke.folder))
+    )
+    assert "epoch 3, non-robust: " in model.stdout
+    missing = smoke.command("show", "results/artifacts/model/nothing.json")
+    assert missing.returncode == 1
+    assert missing.stderr.strip() == "robustfeatures: results/artifacts/model/nothing.json: there is no such reference"
+
+
+def test_why_names_what_differs_upstream(built: Workspace) -> None:
+    built.edit("workflow/studies/smoke.yaml", "eps: 0.75, step_size: 0.15", "eps: 0.8, step_size: 0.15")
+    built.snakemake("results/smoke/tables/A1.csv")
+    evaluations = built.folder / "results" / "artifacts" / "evaluation"
+    same_label = evaluations.glob("digits-on-D_R-images-downstream-seed0-test-*.json")
+    found = sorted(same_label, key=lambda path: path.stat().st_mtime_ns)
+    assert len(found) == 2
+    done = built.command("why", str(found[-1].relative_to(built.folder)))
+    assert done.returncode == 0, done.stderr
+    assert "model/digits-adversarial-seed0-" in done.stdout
+    assert "training.adversary.eps: 0.75 -> 0.8" in done.stdout
+    assert f"differs from {found[0].name} in" in done.stdout
+
+
+def test_status_and_gc(built: Workspace) -> None:
+    complete = built.command("status")
+    assert complete.stdout.splitlines()[0].split() == ["42", "of", "42", "artifacts", "are", "there"]
+    assert built.command("verify").stdout == "every payload is whole\n"
+    built.edit("workflow/studies/smoke.yaml", "learning_rate: 0.01", "learning_rate: 0.02")
+    lacking = built.command("status").stdout
+    assert "model/digits-on-D_det-pathway-2-seed0-" in lacking
+    refused = built.command("gc", "--delete")
+    assert refused.returncode == 1
+    assert "not built yet" in refused.stderr
+    built.snakemake()
+    payloads = built.payloads()
+    listed = built.command("gc").stdout.splitlines()
+    assert len(listed) == 1
+    assert built.payloads() == payloads
+    built.command("gc", "--delete")
+    assert len(built.payloads()) == len(payloads) - 1
+    assert built.snakemake("-n").returncode == 0
+    assert "Nothing to be done" in built.snakemake().stderr
+
+
+def test_open_dataset_and_load_model_refuse_in_one_line(smoke: Workspace) -> None:
+    with pytest.raises(UserError, match="there is no such reference"):
+        open_dataset(smoke.folder / "results/artifacts/data/nothing.json")
+    with pytest.raises(UserError, match=r"no split 'tset' \(did you mean 'test'\?\)"):
+        open_dataset(reference(smoke, "data", "digits"), "tset")
+    with pytest.raises(UserError, match=r"its payload .* is not there"):
+        load_model(reference(smoke, "data", "digits"))
