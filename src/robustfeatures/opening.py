@@ -18,7 +18,10 @@ DEFAULT_STORE = "store"
 
 def _payload(path: Path, name: str, store: str | Path | None) -> Path:
     if path.suffix != ".json":
-        return path if path.name == name else path / name
+        payload = path if path.suffix == Path(name).suffix else path / name
+        if not payload.exists():
+            raise UserError(f"{payload}: there is no such file")
+        return payload
     reference = read_reference(path)
     # results/artifacts/<stage>/<label>-<digest>.json lies beside results/store unless config.yaml says otherwise.
     root = Path(store) if store is not None else path.resolve().parents[2] / DEFAULT_STORE
@@ -50,7 +53,4 @@ def load_model(reference_or_path: str | Path, *, store: str | Path | None = None
     """
     from robustfeatures.models.saving import load_network
 
-    path = _payload(Path(reference_or_path), "model.safetensors", store)
-    if not path.exists():
-        raise UserError(f"{path}: there is no such file")
-    return load_network(path, device)
+    return load_network(_payload(Path(reference_or_path), "model.safetensors", store), device)
