@@ -1,0 +1,38 @@
+"""torchvision beside any build of torch."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+
+# Operators that torchvision's Python code refers to while it is imported; the CUDA wheel's compiled library, which
+# defines them, does not load beside a CPU build of torch. Data sets, models and transforms never call them.
+SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+
+
+def torchvision() -> ModuleType:
+    """The module torchvision; where its compiled operators cannot be loaded, without them.
+
+    Raises:
+        ImportError: torchvision is not installed.
+    """
+    try:
+        return import_module("torchvision")
+    except RuntimeError as error:
+        if "operator torchvision::" not in str(error):
+            raise
+    import torch
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for schema in SCHEMAS:
+        library.define(schema)  # type: ignore[no-untyped-call]
+    module = import_module("torchvision")
+    # The operators live as long as this object.
+    module.__dict__["_robustfeatures_operators"] = library
+    return module
