@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import random
 import re
 import shutil
 import time
@@ -155,6 +158,47 @@ def test_a_payload_that_is_gone_is_made_again_when_it_is_needed(built: Workspace
     built.snakemake()
     assert stages_built(built, payloads) == {"rows.csv": 1}
     assert json.loads(reference.read_text())["content"] == facts["content"]
+
+
+def test_a_killed_run_is_completed_by_the_next_one(built: Workspace) -> None:
+    """Snakemake marks what it was making when it was killed, and makes it again: for us, finds it in the store.
+
+    What else is missing must be made in the same run.
+    """
+    payloads = built.payloads()
+    (data,) = (built.folder / "results/artifacts/data").glob("*.json")
+    marker = base64.b64encode(str(data.relative_to(built.folder)).encode()).decode()
+    incomplete = built.folder / ".snakemake" / "incomplete"
+    incomplete.mkdir(exist_ok=True)
+    (incomplete / marker).touch()
+    table = built.folder / "results/smoke/tables/A2.csv"
+    table.unlink()
+    built.snakemake()
+    assert table.exists()
+    assert built.payloads() == payloads
+
+
+def test_an_edited_rule_recomputes_nothing(built: Workspace) -> None:
+    payloads = built.payloads()
+    for name in ("data", "model", "derived", "evaluation"):
+        built.edit(f"workflow/rules/{name}.smk", "python -m robustfeatures build", "python  -m robustfeatures build")
+    table = built.folder / "results/smoke/tables/A2.csv"
+    table.unlink()
+    built.snakemake()
+    assert table.exists()
+    assert built.payloads() == payloads
+
+
+def test_times_of_files_decide_nothing(built: Workspace) -> None:
+    """As after a copy that does not keep them, or with clocks that disagree."""
+    payloads, chance = built.payloads(), random.Random(0)  # noqa: S311
+    for path in sorted((built.folder / "results").rglob("*.*")):
+        if path.is_file() and "store" not in path.parts:
+            moment = time.time() - chance.uniform(0, 1000)
+            os.utime(path, (moment, moment))
+    done = built.snakemake()
+    assert "Nothing to be done" in done.stdout + done.stderr
+    assert built.payloads() == payloads
 
 
 def test_two_workspaces_share_a_store(built: Workspace, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ for batch in PLAN.batches("evaluation", CONFIG.seeds_per_job):
         name:
             f"evaluation_{batch.name}"
         input:
-            [ancient(name) for name in references(batch.inputs)],
+            references(batch.inputs),
         output:
             references(batch.artifacts),
         log:

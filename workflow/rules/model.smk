@@ -5,7 +5,7 @@ for batch in PLAN.batches("model", CONFIG.seeds_per_job):
         name:
             f"model_{batch.name}"
         input:
-            [ancient(name) for name in references(batch.inputs)],
+            references(batch.inputs),
         output:
             references(batch.artifacts),
         log:

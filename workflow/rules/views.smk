@@ -17,7 +17,7 @@ for view in PLAN.views:
         name:
             f"{view.kind}_{view.label}"
         input:
-            [ancient(name) for name in references(view.inputs)],
+            references(view.inputs),
             plan=str(ARTIFACTS.plan(view.artifact)),
         output:
             reference=str(ARTIFACTS.reference(view.artifact)),

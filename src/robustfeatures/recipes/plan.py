@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +53,10 @@ class Plan:
     recipes: Mapping[str, Recipe]
     views: tuple[View, ...]
 
+    def inputs(self, artifact: str) -> list[str]:
+        """The artifacts that one of the recipes builds on."""
+        return [_name(recipe) for recipe in self.recipes[artifact].inputs.values()]
+
     def batches(self, stage: str, seeds_per_job: int) -> list[Batch]:
         """The jobs of a stage: up to `seeds_per_job` artifacts whose labels differ in the seed alone."""
         families: dict[str, list[str]] = {}
@@ -67,7 +70,7 @@ class Plan:
         ]
 
     def _batch(self, name: str, members: list[str]) -> Batch:
-        inputs = [_name(below) for member in members for below in self.recipes[member].inputs.values()]
+        inputs = [below for member in members for below in self.inputs(member)]
         return Batch(name, tuple(members), tuple(dict.fromkeys(inputs)))
 
 
@@ -105,18 +108,29 @@ def prepare(plan: Plan, artifacts: Artifacts, store: Store) -> None:
     """Write down the plan for the jobs, and bring the references in line with the store.
 
     References whose payload is gone are dropped; where the store already has the payload of a planned recipe, its
-    reference is written here, so that no job is needed for it.
+    reference is written here, so that no job is needed for it. A reference that exists is right for ever, so none may
+    look out of date: each is made at least as new as what it builds on. (Snakemake's `ancient()` would say so too, but
+    with it a job whose outputs are missing is passed over when one that it builds on runs for another reason.)
     """
     _write_plans(plan, artifacts)
-    for view in plan.views:
-        if not artifacts.reference(view.artifact).exists():
-            _ask_for(view, artifacts)
     for name, recipe in plan.recipes.items():
         reference = artifacts.reference(name)
         if reference.exists() and store.manifest(read_reference(reference)["key"]) is None:
             reference.unlink()
         if not reference.exists():
             resolve(artifacts, store, recipe.record())
+        _make_as_new_as([reference], [artifacts.reference(below) for below in plan.inputs(name)])
+    results = artifacts.root.parent
+    for view in plan.views:
+        sources = [artifacts.plan(view.artifact), *(artifacts.reference(name) for name in view.inputs)]
+        reference = artifacts.reference(view.artifact)
+        files = [results / name for name in view.outputs]
+        if reference.exists():
+            _make_as_new_as([*files, reference], sources)
+        else:
+            # The files bear no digest in their names and may show another plan. Snakemake looks only at the outputs
+            # that were asked for, so a reference that is not there is not reason enough to write them again.
+            _make_as_new_as(sources[:1], files, seconds=1.0)
 
 
 def _write_plans(plan: Plan, artifacts: Artifacts) -> None:
@@ -130,15 +144,12 @@ def _write_plans(plan: Plan, artifacts: Artifacts) -> None:
             write_json(artifacts.plan(name), record)
 
 
-def _ask_for(view: View, artifacts: Artifacts) -> None:
-    """Make the plan of a view newer than its files, which bear no digest in their names and may show another plan.
-
-    Snakemake looks only at the outputs that were asked for, so a reference that is not there is not reason enough.
-    """
-    results = artifacts.root.parent
-    shown = [(results / name).stat().st_mtime for name in view.outputs if (results / name).exists()]
-    moment = max([time.time(), *(stamp + 1 for stamp in shown)])
-    os.utime(artifacts.plan(view.artifact), (moment, moment))
+def _make_as_new_as(files: Iterable[Path], sources: Iterable[Path], seconds: float = 0.0) -> None:
+    """Make each file that exists newer, by `seconds`, than every one of the sources that exist."""
+    newest = max((path.stat().st_mtime_ns for path in sources if path.exists()), default=0) + int(seconds * 1e9)
+    for path in files:
+        if path.exists() and path.stat().st_mtime_ns < newest:
+            os.utime(path, ns=(newest, newest))
 
 
 def _part(study: Study, identifier: str, where: str) -> Part:
