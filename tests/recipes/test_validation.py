@@ -91,6 +91,16 @@ STUDY_CASES = {
     ),
     "splits too large": ("test: 0.25", "test: 0.9", "data.test: validation and test leave nothing to train on"),
     "seed twice": ("seeds: [0]", "seeds: [0, 0]", "seeds: a seed appears twice"),
+    "a name that leaves its folder": (
+        "D_rand: {source",
+        "../D_rand: {source",
+        "derived.../D_rand.[key]: string should match pattern",
+    ),
+    "a name for the shell": (
+        "D_rand: {source",
+        "$(touch x): {source",
+        "derived.$(touch x).[key]: string should match pattern",
+    ),
     "name twice": ("seeds: [0]", "seeds: [0]\nseeds: [1]", "'seeds' appears twice"),
     "no YAML": ("seeds: [0]", "seeds: [0", "line "),
     "no fields": ("", "", "the file must hold named fields"),
@@ -124,6 +134,7 @@ def test_bad_studies(workspace: Workspace, case: str) -> None:
     ("old", "new", "expected"),
     [
         ("study: smoke", "study: smok", "config.yaml: study: 'smok' is unknown (did you mean 'smoke'?)"),
+        ("study: smoke", "study: ../smoke", "config.yaml: study: string should match pattern"),
         ("device: auto", "device: gpu", "config.yaml: device: 'gpu' is unknown"),
         ("device: auto", "divice: auto", "config.yaml: divice: unknown field (did you mean 'device'?)"),
         ("threads_per_job: 1", "threads_per_job: 0", "config.yaml: threads_per_job: input should be greater than 0"),

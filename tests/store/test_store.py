@@ -14,9 +14,12 @@ import pytest
 import zarr
 
 from robustfeatures import inspection
+from robustfeatures.jobs import Job
+from robustfeatures.recipes.plan import Plan
 from robustfeatures.store import store as store_module
 from robustfeatures.store.content import content_digest
 from robustfeatures.store.files import write_atomically
+from robustfeatures.store.references import Artifacts
 from robustfeatures.store.store import Store, discard
 from tests.conftest import Workspace
 
@@ -134,6 +137,17 @@ def test_the_lease_of_a_dead_process_is_taken_over(store: Store) -> None:
     began = time.monotonic()
     publish(store, "k")
     assert time.monotonic() - began < 10
+
+
+def test_status_tells_what_is_running(store: Store, tmp_path: Path) -> None:
+    job = Job("digits-standard-seed0", store.scratch("k"), "cpu")
+    job.scratch.mkdir(parents=True)
+    job.progress(0.25)
+    nothing = Plan({}, ())
+    lines = list(inspection.status(nothing, Artifacts(tmp_path / "artifacts"), store))
+    assert lines[0] == "0 of 0 artifacts are there"
+    assert lines[1].startswith("running: digits-standard-seed0, 25 %, ")
+    assert lines[1].endswith(" s left")
 
 
 def test_content_is_what_is_said_not_how_it_is_stored(tmp_path: Path) -> None:

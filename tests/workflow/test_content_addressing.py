@@ -201,6 +201,20 @@ def test_times_of_files_decide_nothing(built: Workspace) -> None:
     assert built.payloads() == payloads
 
 
+def test_a_training_may_be_renamed(built: Workspace) -> None:
+    """Names are for people: the recipes are the same, so nothing is computed, also where a payload is gone."""
+    payloads = built.payloads()
+    study = built.folder / "workflow/studies/smoke.yaml"
+    study.write_text(re.sub(r"\bdownstream\b", "renamed", study.read_text()))
+    (reference,) = (built.folder / "results/artifacts/evaluation").glob("digits-on-D_rand-downstream-seed0-test-*.json")
+    (built.folder / "results/artifacts/.plan/evaluation" / reference.name.replace("downstream", "renamed")).write_text(
+        json.dumps({"left": "by another naming"})
+    )
+    built.snakemake()
+    assert built.payloads() == payloads
+    assert list((built.folder / "results/artifacts/model").glob("digits-on-D_rand-renamed-seed0-*.json"))
+
+
 def test_two_workspaces_share_a_store(built: Workspace, tmp_path: Path) -> None:
     """A store that has everything makes a fresh checkout complete without computing."""
     other = tmp_path / "other"

@@ -50,7 +50,6 @@ EXPERIMENT = Experiment(
     paper="not-bugs-2019",
     needs=needs,
     settings=Settings,
-    reads_payloads=True,
     figure=figure,
     caption=(
         "Samples of every derived set, the same images in each: the original with its class, the derived image with "

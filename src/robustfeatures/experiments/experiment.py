@@ -56,8 +56,6 @@ class Experiment:
     paper: str
     needs: Callable[[Pieces, Any], Sequence[Need]]
     settings: type
-    # Whether figure and table read payloads themselves, not only rows and histories.
-    reads_payloads: bool = False
     table: Callable[[Results], pd.DataFrame] | None = None
     figure: Callable[[Results], Figure] | None = None
     claims: Callable[[Results], Sequence[Claim]] | None = None

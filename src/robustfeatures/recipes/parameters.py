@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import ConfigDict
+from pydantic import ConfigDict, StringConstraints
 
+# Names become parts of file names and of commands.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
 Fraction = Annotated[float, Gt(0), Lt(1)]
 Radius = Annotated[float, Ge(0)]
 PositiveInt = Annotated[int, Gt(0)]

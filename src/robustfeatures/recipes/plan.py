@@ -13,13 +13,13 @@ from annotated_types import Gt
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.experiments.catalogue import experiment, experiment_modules
-from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.parameters import Name, Strict
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.recipes.recipe import Recipe
 from robustfeatures.recipes.study import Study, find_study, read_study
 from robustfeatures.recipes.validation import validated
 from robustfeatures.recipes.view import Part, View, views_of
-from robustfeatures.store.files import write_json
+from robustfeatures.store.files import read_json, write_json
 from robustfeatures.store.references import Artifacts, read_reference, resolve
 from robustfeatures.store.store import Store
 
@@ -30,7 +30,7 @@ SEED = re.compile(r"-seed\d+")
 class Config(Strict):
     """What config.yaml may say: nothing in it but `study` changes a result."""
 
-    study: str
+    study: Name
     store: str = "results/store"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads_per_job: Annotated[int, Gt(0)] = 1
@@ -134,14 +134,15 @@ def prepare(plan: Plan, artifacts: Artifacts, store: Store) -> None:
 
 
 def _write_plans(plan: Plan, artifacts: Artifacts) -> None:
-    known = {path.relative_to(artifacts.root / ".plan").as_posix() for path in artifacts.root.glob(".plan/*/*.json")}
     records: Iterable[tuple[str, dict[str, Any]]] = (
         *((name, recipe.record()) for name, recipe in plan.recipes.items()),
         *((view.artifact, view.record) for view in plan.views),
     )
     for name, record in records:
-        if f"{name}.json" not in known:
-            write_json(artifacts.plan(name), record)
+        path = artifacts.plan(name)
+        # The same recipe may come from a study that names its inputs in another way.
+        if not path.exists() or read_json(path) != record:
+            write_json(path, record)
 
 
 def _make_as_new_as(files: Iterable[Path], sources: Iterable[Path], seconds: float = 0.0) -> None:

@@ -12,7 +12,18 @@ from annotated_types import MinLen
 from robustfeatures.data.registry import source_module
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.models.registry import architecture_module
-from robustfeatures.recipes.parameters import Architecture, Attack, Data, Method, Radius, Seed, Split, Strict, Training
+from robustfeatures.recipes.parameters import (
+    Architecture,
+    Attack,
+    Data,
+    Method,
+    Name,
+    Radius,
+    Seed,
+    Split,
+    Strict,
+    Training,
+)
 from robustfeatures.recipes.validation import validated
 from robustfeatures.recipes.yaml import read_yaml
 
@@ -47,8 +58,8 @@ class Study(Strict):
     data: Data
     architecture: Architecture
     seeds: Annotated[tuple[Seed, ...], MinLen(1)]
-    training: Mapping[str, Training]
-    derived: Mapping[str, DerivedSet]
+    training: Mapping[Name, Training]
+    derived: Mapping[Name, DerivedSet]
     robustness: Robustness
     experiments: Mapping[str, Mapping[str, Any]]
     published_setting: str | None = None

@@ -22,7 +22,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -35,9 +35,9 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make the bytes of a file, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

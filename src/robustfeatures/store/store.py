@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any
 
 from filelock import SoftFileLease
 
-from robustfeatures.store.files import file_sha256, files_below, read_json, sync_folder, write_json
+from robustfeatures.store.files import file_sha256, files_below, read_json, sync, write_json
 
 MANIFEST = "manifest.json"
 # A job that has not been heard of for this long is taken for dead by jobs on other machines; on the same machine its
@@ -69,7 +68,7 @@ class Store:
             },
         }
         for path in files:
-            _sync_file(path)
+            sync(path)
         write_json(fresh / MANIFEST, manifest)
         for path in fresh.rglob("*"):
             path.chmod(0o555 if path.is_dir() else 0o444)
@@ -78,7 +77,7 @@ class Store:
             self.remove(key)
         fresh.rename(place)
         place.chmod(0o555)
-        sync_folder(self.root)
+        sync(self.root)
         return manifest
 
     def remove(self, key: str) -> None:
@@ -106,11 +105,3 @@ def discard(folder: Path) -> None:
         if path.is_dir():
             path.chmod(0o755)
     shutil.rmtree(folder)
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
