@@ -190,6 +190,9 @@ def _prepare_torch(threads: int) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = False
+        # Results are float32 throughout; TF32 has ten bits of mantissa.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def _surroundings() -> dict[str, Any]:

@@ -33,7 +33,7 @@ STUDY_CASES = {
     "eps of the evaluation": (
         "eps: [0.25, 0.5, 0.75]",
         "eps: [0.25, -0.5]",
-        "robustness.eps.1: input should be greater than or equal to 0, not -0.5",
+        "robustness.eps.1: input should be greater than 0, not -0.5",
     ),
     "not a number": (
         "weight_decay: 5e-4",
@@ -56,8 +56,43 @@ STUDY_CASES = {
         "norm: l3, steps",
         "robustness.attack.norm: 'l3' is unknown (known: l2, linf)",
     ),
-    "unknown method": ("kind: inversion", "kind: inverse", "derived.D_NR-images.method"),
-    "unknown target": ("target: next", "target: nxt", "derived.D_det.method"),
+    "unknown method": (
+        "kind: inversion",
+        "kind: inverse",
+        "derived.D_NR-images.method.kind: 'inverse' is unknown (did you mean 'inversion'?)",
+    ),
+    "unknown target": (
+        "target: next",
+        "target: nxt",
+        "derived.D_det.method.target: 'nxt' is unknown (did you mean 'next'?)",
+    ),
+    "negative eps of a derived set": (
+        "target: next, norm: l2, eps: 0.9",
+        "target: next, norm: l2, eps: -0.9",
+        "derived.D_det.method.eps: input should be greater than or equal to 0, not -0.9",
+    ),
+    "misspelt field of a method": (
+        "target: next, norm",
+        "targte: next, norm",
+        "derived.D_det.method.targte: unknown field (did you mean 'target'?)",
+    ),
+    "a radius of zero": ("eps: [0.25,", "eps: [0.0,", "robustness.eps.0: input should be greater than 0, not 0.0"),
+    "a radius twice": ("eps: [0.25,", "eps: [0.5,", "robustness.eps: a radius appears twice"),
+    "no validation split for B1": (
+        "splits: [train, validation]",
+        "splits: [train]",
+        "derived.D_det.splits: 'validation' is missing; experiment B1 needs it",
+    ),
+    "a source without its file": (
+        "source: digits",
+        "source: npz",
+        "data.file: the source 'npz' needs a file, and data.sha256 its SHA-256",
+    ),
+    "a file that is not there": (
+        "source: digits",
+        "source: npz\n  file: none.npz\n  sha256: abc",
+        "data.file: none.npz does not exist",
+    ),
     "unknown source model": (
         "D_rand: {source: standard",
         "D_rand: {source: standrd",

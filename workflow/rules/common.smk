@@ -32,7 +32,7 @@ except UserError as error:
 except OSError as error:
     raise WorkflowError(f"{error.filename}: {error.strerror}")
 
-# What every job is told beside its own recipe. None of it changes a result, so it is kept out of the rules, where
+# What every job is told beside its own recipe. None of it is part of a recipe, so it is kept out of the rules, where
 # Snakemake would take a change for a reason to run them again.
 SURROUNDINGS = {
     "PYTHONPATH": os.pathsep.join(

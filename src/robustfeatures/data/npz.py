@@ -38,4 +38,6 @@ def load(parameters: Data) -> RawData:
         raise UserError(f"data.file: {path} is not a readable .npz file: {error}") from error
     except KeyError as error:
         raise UserError(f"data.file: {path} has no array {error.args[0].split()[0]!r}") from error
+    if labels.dtype.kind not in "iu":
+        raise UserError(f"data.file: {path}: labels: the type is {labels.dtype}, not an integer")
     return RawData(images, labels.astype(np.int64), tuple(str(name) for name in names))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.recipes.parameters import Probe, Strict
 from robustfeatures.recipes.pieces import Pieces
@@ -38,7 +39,14 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One probed model per pathway and seed."""
+    """One probed model per pathway and seed.
+
+    Raises:
+        UserError: the derived set has no validation split.
+    """
+    derived = pieces.study.derived.get(settings.derived)
+    if derived is not None and "validation" not in derived.splits:
+        raise UserError(f"derived.{settings.derived}.splits: 'validation' is missing")
     return [
         Need(row, seed, pieces.downstream_model(settings.derived, seed, training=training, probes=PROBES))
         for seed in pieces.study.seeds

@@ -1,5 +1,5 @@
 """Networks: each normalises inside and gives its penultimate representation."""
 
-from robustfeatures.models.registry import create
+from robustfeatures.models.creation import create
 
 __all__ = ["create"]

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from robustfeatures.models.registry import create
+from robustfeatures.models.creation import create
 
 if TYPE_CHECKING:
     from robustfeatures.models.network import Network

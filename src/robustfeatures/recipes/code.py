@@ -19,14 +19,15 @@ NAME_TABLES = frozenset({PACKAGE, f"{PACKAGE}.models.registry", f"{PACKAGE}.data
 
 
 def code_digest(entries: Iterable[str]) -> str:
-    """The digest of all modules of this package that `entries` (module names) import, themselves included."""
-    return digest({module: _module_digest(module) for module in sorted(modules_behind(entries))})
+    """The digest of `entries` (`<module>` or `<module>:<function>`) and of all modules of this package behind them."""
+    modules = {module: _module_digest(module) for module in sorted(modules_behind(entries))}
+    return digest({"entries": sorted(entries), "modules": modules})
 
 
 def modules_behind(entries: Iterable[str]) -> set[str]:
     """The names of the package's modules that `entries` import, at any depth and anywhere in a module's text."""
     seen: set[str] = set()
-    waiting = list(entries)
+    waiting = [entry.partition(":")[0] for entry in entries]
     while waiting:
         module = waiting.pop()
         if module in seen or module in NAME_TABLES:

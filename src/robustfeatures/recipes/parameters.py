@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import ConfigDict, StringConstraints
+from pydantic import ConfigDict, Discriminator, StringConstraints
 
 # Names become parts of file names and of commands.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
@@ -17,6 +17,7 @@ Fraction = Annotated[float, Gt(0), Lt(1)]
 Radius = Annotated[float, Ge(0)]
 PositiveInt = Annotated[int, Gt(0)]
 PositiveFloat = Annotated[float, Gt(0)]
+Target = Literal["random", "next"] | Annotated[int, Ge(0)]
 Seed = Annotated[int, Ge(0)]
 NormName = Literal["l2", "linf"]
 Split = Literal["train", "validation", "test"]
@@ -114,14 +115,14 @@ class TargetedAttack(Strict):
     """
 
     kind: Literal["targeted-attack"]
-    target: Literal["random", "next"] | Annotated[int, Ge(0)]
+    target: Target
     norm: NormName
     eps: Radius
     step_size: PositiveFloat
     steps: PositiveInt
 
 
-Method = Inversion | TargetedAttack
+Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
 
 
 @dataclass(frozen=True, kw_only=True)

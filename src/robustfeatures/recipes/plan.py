@@ -28,7 +28,10 @@ SEED = re.compile(r"-seed\d+")
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Strict):
-    """What config.yaml may say: nothing in it but `study` changes a result."""
+    """What config.yaml may say.
+
+    Only `study` enters the recipes. Device and threads change the last bits of a result; they are recorded beside it.
+    """
 
     study: Name
     store: str = "results/store"

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from robustfeatures.data.registry import source_module
-from robustfeatures.models.registry import architecture_module
+from robustfeatures.models.registry import factory_name
 from robustfeatures.recipes import parameters as p
 from robustfeatures.recipes.canonical import digest, plain
 from robustfeatures.recipes.code import code_digest
@@ -70,12 +70,12 @@ class Recipe:
             case p.Data(source=source):
                 entries.add(source_module(source))
             case p.Model(architecture=architecture, training=training):
-                entries.add(architecture_module(architecture.name))
+                entries.add(factory_name(architecture.name))
                 if training.adversary is not None:
                     entries.add("robustfeatures.training.adversary")
         for recipe in self.inputs.values():
             if isinstance(recipe.parameters, p.Model):
-                entries.add(architecture_module(recipe.parameters.architecture.name))
+                entries.add(factory_name(recipe.parameters.architecture.name))
         return tuple(sorted(entries))
 
     @cached_property

@@ -11,14 +11,14 @@ from annotated_types import MinLen
 
 from robustfeatures.data.registry import source_module
 from robustfeatures.errors import UserError, suggestion
-from robustfeatures.models.registry import architecture_module
+from robustfeatures.models.registry import factory_name
 from robustfeatures.recipes.parameters import (
     Architecture,
     Attack,
     Data,
     Method,
     Name,
-    Radius,
+    PositiveFloat,
     Seed,
     Split,
     Strict,
@@ -43,7 +43,7 @@ class Robustness(Strict):
     """The attack of every evaluation and the radii that A1 reports; radius 0 is clean and always reported."""
 
     attack: Attack
-    eps: Annotated[tuple[Radius, ...], MinLen(1)]
+    eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,14 @@ def read_study(path: Path) -> Study:
     study = validated(Study, read_yaml(path), str(path))
     try:
         source_module(study.data.source)
-        architecture_module(study.architecture.name)
+        factory_name(study.architecture.name)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+    if study.data.source == "npz":
+        if study.data.file is None or study.data.sha256 is None:
+            raise UserError(f"{path}: data.file: the source 'npz' needs a file, and data.sha256 its SHA-256")
+        if not Path(study.data.file).is_file():
+            raise UserError(f"{path}: data.file: {study.data.file} does not exist")
     if study.data.validation + study.data.test >= 1:
         raise UserError(f"{path}: data.test: validation and test leave nothing to train on")
     for name, derived in study.derived.items():
@@ -88,6 +93,8 @@ def read_study(path: Path) -> Study:
                 )
         if "test" in derived.splits:
             raise UserError(f"{path}: derived.{name}.splits: a set to train on must not be derived from the test split")
+    if len(set(study.robustness.eps)) < len(study.robustness.eps):
+        raise UserError(f"{path}: robustness.eps: a radius appears twice")
     if len(set(study.seeds)) < len(study.seeds):
         raise UserError(f"{path}: seeds: a seed appears twice")
     return study

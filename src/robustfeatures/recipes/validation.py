@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -14,6 +15,7 @@ from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes.canonical import plain
 
 T = TypeVar("T")
+ALTERNATIVES = ("inversion", "targeted-attack", "literal['random','next']", "constrained-int", "int")
 UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 
@@ -39,13 +41,17 @@ def validated(kind: type[T], value: Any, where: str) -> T:
 
 
 def _message(error: ErrorDetails, kind: type) -> str:
-    field = ".".join(str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, (int, str)))
+    # pydantic names the alternative of a union that it tried, which is no field of the file.
+    field = ".".join(str(part) for part in error["loc"] if part not in ALTERNATIVES)
     if error["type"] in UNKNOWN:
         return f"{field}: unknown field{suggestion(str(error['loc'][-1]), _field_names(kind))}"
     if error["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return f"{field}: the field is missing"
     message = error["msg"][0].lower() + error["msg"][1:]
     given = error["input"]
+    if error["type"] == "union_tag_invalid":
+        known = re.findall(r"'([^']+)'", str(error["ctx"]["expected_tags"]))
+        return f"{field}.kind: {error['ctx']['tag']!r} is unknown{suggestion(str(error['ctx']['tag']), known)}"
     if error["type"] == "literal_error":
         known = str(error["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         return f"{field}: {given!r} is unknown{suggestion(str(given), known)}"

@@ -70,7 +70,7 @@ class View:
     def code_entries(self) -> tuple[str, ...]:
         """The stage's module and those of the experiments."""
         modules = {experiment_modules()[part.experiment.id] for part in self.parts}
-        return tuple(sorted({f"robustfeatures.stages.{self.kind}", *modules}))
+        return tuple(sorted({f"robustfeatures.stages.{self.kind}", "robustfeatures.views", *modules}))
 
     @cached_property
     def record(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from robustfeatures.data.dataset import ImageDataset, read_dataset
-from robustfeatures.models.registry import create
+from robustfeatures.models.creation import create
 from robustfeatures.models.saving import save_network
 from robustfeatures.randomness import split_seed
 from robustfeatures.training.checkpoints import Checkpoints
