@@ -15,6 +15,7 @@ from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
     from robustfeatures.recipes.plan import Config
+    from robustfeatures.store.store import Store
 
 app = typer.Typer(
     help="Robust and non-robust features: jobs of the workflow, and commands to look into it.",
@@ -24,12 +25,15 @@ app = typer.Typer(
 )
 
 Reference = Annotated[Path, typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json")]
-StoreOption = Annotated[Path, typer.Option("--store", envvar="ROBUSTFEATURES_STORE", help="The folder of payloads.")]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", envvar="ROBUSTFEATURES_STORE", help="The folder of payloads; by default config.yaml's."),
+]
 LogOption = Annotated[Path | None, typer.Option("--log", help="A file for the log; without it, the terminal.")]
 ConfigOption = Annotated[Path, typer.Option("--config", help="The configuration file.")]
 StudyOption = Annotated[str | None, typer.Option("--study", help="Another study than the configured one.")]
 
-DEFAULT_STORE = Path("results/store")
+CONFIG = Path("config.yaml")
 ARTIFACTS = Path("results/artifacts")
 STUDIES = Path("workflow/studies")
 
@@ -37,37 +41,34 @@ STUDIES = Path("workflow/studies")
 @app.command()
 def build(
     references: Annotated[list[Path], typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json ...")],
-    store: StoreOption = DEFAULT_STORE,
+    store: StoreOption = None,
     device: Annotated[str, typer.Option(envvar="ROBUSTFEATURES_DEVICE", help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
     log: LogOption = None,
 ) -> None:
     """Make artifacts of a planned study, one after another: find each payload in the store, or compute it."""
     from robustfeatures.jobs import build as run
-    from robustfeatures.store.store import Store
 
     _log_to(log)
     for reference in references:
-        run(reference, store=Store(store), device=device, threads=threads)
+        run(reference, store=_store(store), device=device, threads=threads)
 
 
 @app.command()
-def view(reference: Reference, store: StoreOption = DEFAULT_STORE, log: LogOption = None) -> None:
+def view(reference: Reference, store: StoreOption = None, log: LogOption = None) -> None:
     """Write one table, figure, claims file or page of a planned study."""
-    from robustfeatures.store.store import Store
     from robustfeatures.views import build_view
 
     _log_to(log)
-    build_view(reference, store=Store(store))
+    build_view(reference, store=_store(store))
 
 
 @app.command()
-def show(reference: Reference, store: StoreOption = DEFAULT_STORE) -> None:
+def show(reference: Reference, store: StoreOption = None) -> None:
     """Print one artifact in human terms: what it is, settings, numbers, cost, where it lies."""
     from robustfeatures import inspection
-    from robustfeatures.store.store import Store
 
-    _print(inspection.show(reference, Store(store)))
+    _print(inspection.show(reference, _store(store)))
 
 
 @app.command()
@@ -79,7 +80,7 @@ def why(reference: Reference) -> None:
 
 
 @app.command()
-def status(config: ConfigOption = Path("config.yaml"), study: StudyOption = None) -> None:
+def status(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
     """Print what a study still lacks, what is running, how far it is, and the time left."""
     from robustfeatures import inspection
     from robustfeatures.recipes.plan import unfold
@@ -91,12 +92,11 @@ def status(config: ConfigOption = Path("config.yaml"), study: StudyOption = None
 
 
 @app.command()
-def verify(store: StoreOption = DEFAULT_STORE) -> None:
+def verify(store: StoreOption = None) -> None:
     """Rehash every file of the store and name each that is damaged; exit code 1 if there is one."""
     from robustfeatures import inspection
-    from robustfeatures.store.store import Store
 
-    damaged = list(inspection.verify(Store(store)))
+    damaged = list(inspection.verify(_store(store)))
     _print(damaged or ["every payload is whole"])
     if damaged:
         raise typer.Exit(1)
@@ -104,7 +104,7 @@ def verify(store: StoreOption = DEFAULT_STORE) -> None:
 
 @app.command()
 def gc(
-    config: ConfigOption = Path("config.yaml"),
+    config: ConfigOption = CONFIG,
     study: Annotated[list[str] | None, typer.Option("--study", help="A study to keep; may be repeated.")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
@@ -129,6 +129,12 @@ def _config(path: Path, study: str | None) -> Config:
 
     values = read_yaml(path)
     return read_config({**values, "study": study} if study else values)
+
+
+def _store(given: Path | None) -> Store:
+    from robustfeatures.store.store import Store
+
+    return Store(given if given is not None else Path(_config(CONFIG, None).store))
 
 
 def _print(lines: Iterable[str]) -> None:

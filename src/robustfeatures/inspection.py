@@ -20,6 +20,12 @@ STALE_SECONDS = 60.0
 
 def show(path: Path, store: Store) -> Iterator[str]:
     """One artifact in human terms: what it is, its settings, numbers, cost, and where it lies."""
+    if (files := _files_of_view(path)) is not None:
+        yield f"{path.stem}: stage {path.parent.name}"
+        yield from (f"  {name}" for name in files)
+        yield "made from"
+        yield from (f"  {need['artifact']}" for part in read_json(path)["recipe"]["parts"] for need in part["needs"])
+        return
     reference = read_reference(path)
     built, recipe = reference["built"], reference["recipe"]
     yield f"{reference['label']}: stage {reference['stage']}, content {reference['content']}"
@@ -40,6 +46,14 @@ def show(path: Path, store: Store) -> Iterator[str]:
     yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"
     there = "" if store.manifest(reference["key"]) else " (missing or damaged)"
     yield f"lies in: {folder}{there}, {reference['bytes'] / 1e6:.2f} MB"
+
+
+def _files_of_view(path: Path) -> list[str] | None:
+    """The files of a table, figure, claims file or page, below the results folder; None for other references."""
+    try:
+        return list(read_json(path)["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -97,8 +111,9 @@ def _newest_other(path: Path, reference: Mapping[str, Any]) -> Path | None:
         for other in path.parent.glob(f"{reference['label']}-*.json")
         if other != path and other.stem.rpartition("-")[0] == reference["label"]
     ]
-    earlier = [other for other in same_label if other.stat().st_mtime_ns <= path.stat().st_mtime_ns] or same_label
-    return max(earlier, key=lambda other: other.stat().st_mtime_ns, default=None)
+    started = {other: read_reference(other)["built"]["started"] for other in same_label}
+    earlier = [other for other in same_label if started[other] <= reference["built"]["started"]]
+    return max(earlier, key=started.__getitem__, default=None)
 
 
 def _differences(
@@ -123,8 +138,13 @@ def _differences(
 
 def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
     """What a study still lacks, what is running, how far it is, and the time left."""
-    missing = [name for name in plan.recipes if not artifacts.reference(name).exists()]
-    missing += [view.artifact for view in plan.views if not artifacts.reference(view.artifact).exists()]
+    results = artifacts.root.parent
+    missing = [name for name in plan.recipes if not _is_there(artifacts.reference(name), store)]
+    missing += [
+        view.artifact
+        for view in plan.views
+        if not all(path.exists() for path in (artifacts.reference(view.artifact), *map(results.joinpath, view.outputs)))
+    ]
     total = len(plan.recipes) + len(plan.views)
     yield f"{total - len(missing)} of {total} artifacts are there"
     yield from (f"  lacks {name}" for name in missing)
@@ -138,6 +158,10 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
             yield f"running: {report['label']}, {100 * report['share']:.0f} %, " + (
                 "time left unknown" if left is None else f"{left:.0f} s left"
             )
+
+
+def _is_there(reference: Path, store: Store) -> bool:
+    return reference.exists() and store.manifest(read_reference(reference)["key"]) is not None
 
 
 def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int) -> str:
@@ -157,7 +181,13 @@ def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float
 
 
 def verify(store: Store) -> Iterator[str]:
-    """Rehash every file of the store; one line per damaged, missing or unexpected file."""
+    """Rehash every file of the store; one line per damaged, missing or unexpected file.
+
+    Raises:
+        UserError: there is no such store.
+    """
+    if not store.root.is_dir():
+        raise UserError(f"{store.root}: there is no store here")
     for key in store.payload_keys():
         folder = store.payload(key)
         try:

@@ -14,6 +14,7 @@ import pytest
 import zarr
 
 from robustfeatures import inspection
+from robustfeatures.errors import UserError
 from robustfeatures.jobs import Job
 from robustfeatures.recipes.plan import Plan
 from robustfeatures.store import store as store_module
@@ -137,6 +138,11 @@ def test_the_lease_of_a_dead_process_is_taken_over(store: Store) -> None:
     began = time.monotonic()
     publish(store, "k")
     assert time.monotonic() - began < 10
+
+
+def test_verify_of_no_store(store: Store) -> None:
+    with pytest.raises(UserError, match="there is no store here"):
+        list(inspection.verify(store))
 
 
 def test_status_tells_what_is_running(store: Store, tmp_path: Path) -> None:

@@ -125,9 +125,13 @@ def test_show(smoke: Workspace) -> None:
     ):
         assert expected in done.stdout
     model = smoke.command(
-        "show", str(reference(smoke, "model", "digits-on-D_det-pathway-2-seed0").relative_to(smoke.folder))
+        "show", str(reference(smoke, "model", "digits-on-D_det-pathway-2-probed-seed0").relative_to(smoke.folder))
     )
     assert "epoch 3, non-robust: " in model.stdout
+    (table,) = (smoke.folder / "results/artifacts/table").glob("smoke-A7-*.json")
+    view = smoke.command("show", str(table.relative_to(smoke.folder)))
+    assert "smoke/tables/A7.csv" in view.stdout
+    assert "evaluation/digits-on-D_det-pathway-1-seed0-test-" in view.stdout
     missing = smoke.command("show", "results/artifacts/model/nothing.json")
     assert missing.returncode == 1
     assert missing.stderr.strip() == "robustfeatures: results/artifacts/model/nothing.json: there is no such reference"
@@ -151,9 +155,13 @@ def test_status_and_gc(built: Workspace) -> None:
     complete = built.command("status")
     assert complete.stdout.splitlines()[0].split() == ["42", "of", "42", "artifacts", "are", "there"]
     assert built.command("verify").stdout == "every payload is whole\n"
+    figure = built.folder / "results/smoke/figures/A1.pdf"
+    figure.rename(figure.with_suffix(".aside"))
+    assert "lacks figure/smoke-A1-" in built.command("status").stdout
+    figure.with_suffix(".aside").rename(figure)
     built.edit("workflow/studies/smoke.yaml", "learning_rate: 0.01", "learning_rate: 0.02")
     lacking = built.command("status").stdout
-    assert "model/digits-on-D_det-pathway-2-seed0-" in lacking
+    assert "model/digits-on-D_det-pathway-2-probed-seed0-" in lacking
     refused = built.command("gc", "--delete")
     assert refused.returncode == 1
     assert "not built yet" in refused.stderr

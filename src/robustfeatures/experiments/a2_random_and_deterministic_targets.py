@@ -102,6 +102,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Clean accuracy on the test split of D of models trained on D and on relabelled adversarial examples, made "
-        "with a standard or with a robust model. Bars are means, whiskers standard deviations, dots the seeds."
+        "with a standard or with a robust model. Each set has the training that its study gives it, as in the paper, "
+        "where each had its own hyper-parameters. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -93,6 +93,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Clean accuracy of models trained on D_det, on the test split of D and on the same images relabelled by "
-        "t(y) = (y + 1) mod C. Bars are means, whiskers standard deviations, dots the seeds."
+        "t(y) = (y + 1) mod C, after the training that the study gives D_det (B1 shows another). "
+        "Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

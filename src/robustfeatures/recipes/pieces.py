@@ -54,7 +54,9 @@ class Pieces:
             seed=DOWNSTREAM_SEED + seed,
             probes=tuple(probes),
         )
-        return Recipe(f"{self.data().label}-on-{name}-{chosen}-seed{seed}", parameters, inputs)
+        # Same training, other history: another label, so that neither passes for an earlier build of the other.
+        probed = "-probed" if probes else ""
+        return Recipe(f"{self.data().label}-on-{name}-{chosen}{probed}-seed{seed}", parameters, inputs)
 
     def evaluation(self, model: Recipe, *, eps: Sequence[float], label_shifts: Sequence[int] = (0,)) -> Recipe:
         """The accuracy of a model on the test split of D at the given radii and label shifts."""

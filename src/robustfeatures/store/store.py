@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import SoftFileLease
+from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.store.files import file_sha256, files_below, read_json, sync, write_json
 
@@ -48,7 +50,8 @@ class Store:
         """Sole right to make one payload; waits for another holder. Yields the scratch folder."""
         scratch = self.scratch(key)
         scratch.mkdir(parents=True, exist_ok=True)
-        with SoftFileLease(scratch.with_suffix(".lock"), lease_duration=LEASE_SECONDS):
+        lock = scratch.with_suffix(".lock")
+        with SoftFileLease(lock, lease_duration=LEASE_SECONDS, on_compromise=_give_up):
             # The holder we waited for removes the folder when it has published.
             scratch.mkdir(exist_ok=True)
             yield scratch
@@ -95,6 +98,14 @@ class Store:
         if not self.root.is_dir():
             return []
         return sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _give_up(loss: LeaseCompromise) -> None:
+    """End this process at once: another one took it for dead, and now makes the payload in the same folder."""
+    print(
+        f"robustfeatures: {loss.lock_file}: the lease was lost ({loss.reason}); run again", file=sys.stderr, flush=True
+    )
+    os._exit(1)
 
 
 def discard(folder: Path) -> None:
