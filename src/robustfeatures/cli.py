@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,22 +36,27 @@ StudyOption = Annotated[str | None, typer.Option("--study", help="Another study 
 CONFIG = Path("config.yaml")
 ARTIFACTS = Path("results/artifacts")
 STUDIES = Path("workflow/studies")
+RAW = Path("results/raw")
 
 
 @app.command()
 def build(
     references: Annotated[list[Path], typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json ...")],
     store: StoreOption = None,
+    raw: Annotated[Path, typer.Option(envvar="ROBUSTFEATURES_RAW", help="The folder of downloads.")] = RAW,
     device: Annotated[str, typer.Option(envvar="ROBUSTFEATURES_DEVICE", help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
     log: LogOption = None,
 ) -> None:
     """Make artifacts of a planned study, one after another: find each payload in the store, or compute it."""
+    from robustfeatures.jobs import Surroundings
     from robustfeatures.jobs import build as run
 
     _log_to(log)
+    terminal = log is None and sys.stderr.isatty()
+    surroundings = Surroundings(_store(store), raw, device, threads, terminal)
     for reference in references:
-        run(reference, store=_store(store), device=device, threads=threads)
+        run(reference, surroundings)
 
 
 @app.command()
@@ -92,6 +97,16 @@ def status(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
 
 
 @app.command()
+def fetch(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
+    """Download and check a study's raw data beforehand, for machines without internet; check files of your own."""
+    from robustfeatures import fetching
+    from robustfeatures.recipes.study import find_study
+
+    configured = _config(config, study)
+    _print(fetching.fetch(find_study(STUDIES, configured.study), Path(configured.raw)))
+
+
+@app.command()
 def verify(store: StoreOption = None) -> None:
     """Rehash every file of the store and name each that is damaged; exit code 1 if there is one."""
     from robustfeatures import inspection
@@ -100,6 +115,22 @@ def verify(store: StoreOption = None) -> None:
     _print(damaged or ["every payload is whole"])
     if damaged:
         raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    reference: Annotated[Path, typer.Argument(help="A reference, a payload's folder or a data.zarr.")],
+    out: Annotated[Path, typer.Argument(help="A new folder, or for npz a new file.")],
+    form: Annotated[Literal["folder", "npz", "constructed"], typer.Option("--format", help="What to write.")],
+    split: Annotated[str | None, typer.Option("--split", help="Only this split; by default all.")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Write an original or derived data set as image folder, .npz file or torch tensors, and say what is lost."""
+    from robustfeatures import exporting
+
+    # Only a reference needs a store; a data.zarr may lie where there is no config.yaml.
+    root = _store(store).root if reference.suffix == ".json" else store
+    _print(exporting.export(reference, out, form, split=split, store=root))
 
 
 @app.command()
@@ -128,7 +159,7 @@ def _config(path: Path, study: str | None) -> Config:
     from robustfeatures.recipes.yaml import read_yaml
 
     values = read_yaml(path)
-    return read_config({**values, "study": study} if study else values)
+    return read_config({**values, "study": study} if study and isinstance(values, dict) else values)
 
 
 def _store(given: Path | None) -> Store:

@@ -155,7 +155,7 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
             continue
         if time.time() - report["time"] < STALE_SECONDS:
             left = report["seconds_left"]
-            yield f"running: {report['label']}, {100 * report['share']:.0f} %, " + (
+            yield f"running: {report['stage']} {report['label']}, {100 * report['share']:.0f} %, " + (
                 "time left unknown" if left is None else f"{left:.0f} s left"
             )
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
@@ -18,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.progress import Progress
 from robustfeatures.recipes.code import ROOT, code_digest, forget_sources
 from robustfeatures.store.content import content_digest
-from robustfeatures.store.files import read_json, write_json
+from robustfeatures.store.files import read_json
 from robustfeatures.store.references import Artifacts, read_reference, store_key, write_reference
 from robustfeatures.store.store import Store, discard
 
@@ -33,20 +35,28 @@ log = logging.getLogger(__name__)
 
 # What a result is likely to depend on, recorded beside it.
 PACKAGES = ("torch", "numpy", "zarr", "scikit-learn", "safetensors", "snakemake")
-# Seconds between two progress reports.
-REPORT_EVERY = 2.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a job runs, none of which is part of a recipe: the store, the raw downloads, device, threads, terminal."""
+
+    store: Store
+    raw: Path
+    device: str
+    threads: int
+    terminal: bool = False
 
 
 class Job:
     """What a stage may ask of the job that runs it."""
 
-    def __init__(self, label: str, scratch: Path, device: str) -> None:
-        self.label = label
+    def __init__(self, scratch: Path, surroundings: Surroundings, progress: Progress) -> None:
         self.scratch = scratch
+        self.raw = surroundings.raw
+        self.progress = progress
         self.computing_seconds = 0.0
-        self._device = device
-        self._began = time.monotonic()
-        self._reported = 0.0
+        self._device = surroundings.device
 
     @cached_property
     def device(self) -> torch.device:
@@ -66,28 +76,15 @@ class Job:
         finally:
             self.computing_seconds += time.monotonic() - began
 
-    def progress(self, share: float) -> None:
-        """Report how much is done, 0 to 1: to the log, and to where `robustfeatures status` looks."""
-        now = time.monotonic()
-        if now - self._reported < REPORT_EVERY:
-            return
-        self._reported = now
-        elapsed = now - self._began
-        left = elapsed * (1 - share) / share if share > 0 else None
-        log.info("%s: %.0f %%, %s s left", self.label, 100 * share, "?" if left is None else f"{left:.0f}")
-        write_json(
-            self.scratch / "progress.json",
-            {"label": self.label, "share": share, "seconds_left": left, "process": os.getpid(), "time": time.time()},
-        )
 
-
-def build(reference: Path, *, store: Store, device: str, threads: int) -> None:
+def build(reference: Path, surroundings: Surroundings) -> None:
     """Make the artifact that `reference` names: find its payload in the store, or compute and publish it.
 
     Raises:
         UserError: the recipe was never planned, its code has changed since, an input is missing, or the stage found
             something that the user can mend.
     """
+    store = surroundings.store
     artifacts, artifact = Artifacts.of(reference)
     record = _planned(artifacts, artifact, reference)
     inputs = {role: read_reference(artifacts.reference(name)) for role, name in record["inputs"].items()}
@@ -96,7 +93,7 @@ def build(reference: Path, *, store: Store, device: str, threads: int) -> None:
         with store.lease(key) as scratch:
             if store.manifest(key) is None:
                 try:
-                    _compute(record, inputs, key, store, scratch, device, threads)
+                    _compute(record, inputs, key, scratch, surroundings)
                 except UserError as error:
                     raise UserError(f"{artifact}: {error}") from error
             discard(scratch)
@@ -129,10 +126,8 @@ def _compute(
     record: dict[str, Any],
     inputs: dict[str, dict[str, Any]],
     key: str,
-    store: Store,
     scratch: Path,
-    device: str,
-    threads: int,
+    surroundings: Surroundings,
 ) -> None:
     from pydantic import TypeAdapter
 
@@ -142,17 +137,18 @@ def _compute(
     began = time.monotonic()
     stage = STAGES[record["stage"]]
     parameters: Parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
-    payloads = {role: _payload(store, input_) for role, input_ in inputs.items()}
+    payloads = {role: _payload(surroundings.store, input_) for role, input_ in inputs.items()}
     if stage.uses_torch:
-        _prepare_torch(threads)
-    job = Job(record["label"], scratch, device)
+        _prepare_torch(surroundings.threads)
+    progress = Progress(record["stage"], record["label"], scratch, terminal=surroundings.terminal)
+    job = Job(scratch, surroundings, progress)
     fresh = scratch / "payload"
     discard(fresh)
     fresh.mkdir()
     import_module(stage.module).make(parameters, payloads, fresh, job)
     forget_sources()
     _check_code(record)
-    store.publish(
+    surroundings.store.publish(
         key,
         fresh,
         {
@@ -163,8 +159,8 @@ def _compute(
                 "seconds": round(time.monotonic() - began, 3),
                 "computing_seconds": round(job.computing_seconds, 3),
                 "device": str(job.device) if stage.uses_torch else "cpu",
-                "threads": threads,
-                **_surroundings(),
+                "threads": surroundings.threads,
+                **_machine(),
             },
         },
     )
@@ -195,7 +191,7 @@ def _prepare_torch(threads: int) -> None:
         torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def _surroundings() -> dict[str, Any]:
+def _machine() -> dict[str, Any]:
     return {
         "host": platform.node(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 DEFAULT_STORE = "store"
 
 
-def _payload(path: Path, name: str, store: str | Path | None) -> Path:
+def payload_file(path: Path, name: str, store: str | Path | None) -> Path:
+    """The file or folder `name` of the payload that a reference, a payload folder or a path to it stands for.
+
+    Raises:
+        UserError: there is no such reference or payload.
+    """
     if path.suffix != ".json":
         payload = path if path.suffix == Path(name).suffix else path / name
         if not payload.exists():
@@ -32,25 +38,61 @@ def _payload(path: Path, name: str, store: str | Path | None) -> Path:
 
 
 def open_dataset(
-    reference_or_path: str | Path, split: str = "train", *, store: str | Path | None = None
+    reference_or_path: str | Path, split: str = "train", *, store: str | Path | None = None, in_memory: bool = True
 ) -> ImageDataset:
     """One split of an original or a derived data set: images, labels and provenance as arrays; `.to_torch()` wraps it.
 
     `reference_or_path` is a reference (`results/artifacts/derived/...json`), a payload folder or a `data.zarr`.
-    `store` is only needed where a reference's store is not `store` beside its `artifacts` folder.
+    `store` is only needed where a reference's store is not `store` beside its `artifacts` folder. Without `in_memory`
+    `.images` reads the rows it is indexed with, so that sets larger than memory can be used.
 
     Raises:
         UserError: there is no such reference, payload or split.
     """
-    return read_dataset(_payload(Path(reference_or_path), "data.zarr", store), split)
+    path = payload_file(Path(reference_or_path), "data.zarr", store)
+    return read_dataset(path, split, in_memory=in_memory)
 
 
-def load_model(reference_or_path: str | Path, *, store: str | Path | None = None, device: str = "cpu") -> Network:
-    """A trained network in eval mode, from a reference, a payload folder or a `model.safetensors`.
+def load_model(
+    reference_or_path: str | Path,
+    *,
+    store: str | Path | None = None,
+    device: str = "cpu",
+    architecture: str | None = None,
+    num_classes: int | None = None,
+    image_shape: tuple[int, int, int] | None = None,
+    width: int | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Network:
+    """A trained network in eval mode, from a reference, a payload folder, a `model.safetensors` or a torch file.
+
+    Only a torch file (.pt, .pth, .ckpt) of weights trained elsewhere does not say what it holds: `architecture` (a
+    registered name), `num_classes`, `image_shape` (C, H, W) and, where they are not the usual ones, `width`, `mean` and
+    `std` do; see `robustfeatures.models.foreign.load_foreign`.
 
     Raises:
-        UserError: there is no such reference or payload.
+        UserError: there is no such reference or payload, the file is damaged, or it holds the weights of another
+            network.
     """
+    path = Path(reference_or_path)
+    from robustfeatures.models.foreign import SUFFIXES, load_foreign
     from robustfeatures.models.saving import load_network
 
-    return load_network(_payload(Path(reference_or_path), "model.safetensors", store), device)
+    given = (architecture, num_classes, image_shape, width, mean, std)
+    if path.suffix not in SUFFIXES:
+        if any(value is not None for value in given):
+            raise UserError(f"{path}: says itself which network it holds; architecture= is for {', '.join(SUFFIXES)}")
+        return load_network(payload_file(path, "model.safetensors", store), device)
+    if architecture is None or num_classes is None or image_shape is None:
+        raise UserError(f"{path}: say which network its weights are of: give architecture=, num_classes=, image_shape=")
+    network = load_foreign(
+        path,
+        architecture=architecture,
+        num_classes=num_classes,
+        image_shape=image_shape,
+        width=width,
+        mean=mean,
+        std=std,
+    )
+    return network.to(device)

@@ -1,21 +1,20 @@
-"""Splits, the canonical form, where derived sets come from, and files of the user's own."""
+"""Splits, the canonical form, and where derived sets come from."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import robustfeatures
-from robustfeatures.data import digits, npz
+from robustfeatures.data import digits
 from robustfeatures.data.dataset import ImageDataset, read_dataset, splits_of, write_dataset
-from robustfeatures.data.raw import RawData
+from robustfeatures.data.preparing import split
+from robustfeatures.data.raw import POOL, RawData
 from robustfeatures.errors import UserError
 from robustfeatures.recipes.parameters import Data
-from robustfeatures.stages.data import split
-from robustfeatures.stages.derived import starts, targets
+from robustfeatures.stages.derived import noise, start_rows, targets
 
 DIGITS = Data(source="digits", validation=0.15, test=0.25)
 
@@ -23,7 +22,7 @@ DIGITS = Data(source="digits", validation=0.15, test=0.25)
 def test_digits_are_scikit_learns() -> None:
     from sklearn.datasets import load_digits
 
-    raw, reference = digits.load(DIGITS), load_digits()
+    raw, reference = digits.load(DIGITS, Path())[POOL], load_digits()
     assert raw.images.shape == (1797, 1, 8, 8)
     assert np.abs(raw.images[:, 0] / 255 - reference.images / 16).max() <= 0.5 / 255 + 1e-12
     assert len(np.unique(raw.images)) == len(np.unique(reference.images)) == 17
@@ -33,29 +32,58 @@ def test_digits_are_scikit_learns() -> None:
 def test_other_digits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits, "SHA256", "0" * 64)
     with pytest.raises(UserError, match=r"data\.source: the digits of this scikit-learn are not the known ones"):
-        digits.load(DIGITS)
+        digits.load(DIGITS, Path())
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_splits_are_disjoint_whole_stratified_and_fixed(seed: int) -> None:
-    raw = digits.load(DIGITS)
+    raw = digits.load(DIGITS, Path())
+    labels = raw[POOL].labels
     parameters = Data(source="digits", validation=0.15, test=0.25, split_seed=seed)
     parts = split(raw, parameters)
-    assert list(parts) == ["train", "validation", "test"]
-    together = np.concatenate(list(parts.values()))
-    assert len(together) == len(raw.labels)
-    np.testing.assert_array_equal(np.sort(together), np.arange(len(raw.labels)))
+    assert set(parts) == {"train", "validation", "test"}
+    together = np.concatenate([part.source_index for part in parts.values()])
+    np.testing.assert_array_equal(np.sort(together), np.arange(len(labels)))
     for name, share in (("train", 0.6), ("validation", 0.15), ("test", 0.25)):
-        counts = np.bincount(raw.labels[parts[name]])
-        assert np.abs(counts - share * np.bincount(raw.labels)).max() <= 1.5
+        part = parts[name]
+        np.testing.assert_array_equal(part.labels, labels[part.source_index])
+        np.testing.assert_array_equal(part.images[np.arange(5)], raw[POOL].images[part.source_index[:5]])
+        assert np.abs(np.bincount(part.labels) - share * np.bincount(labels)).max() <= 1.5
     again = split(raw, parameters)
-    assert all(np.array_equal(again[name], parts[name]) for name in parts)
+    assert all(np.array_equal(again[name].source_index, parts[name].source_index) for name in parts)
+
+
+def test_a_source_keeps_its_own_test_split() -> None:
+    images = np.zeros((40, 1, 2, 2), np.uint8)
+    raw = {name: RawData(images, np.arange(40) % 2, ("a", "b")) for name in ("train", "test")}
+    parts = split(raw, Data(source="mnist", validation=0.25))
+    assert {name: (len(part.labels), part.origin) for name, part in parts.items()} == {
+        "train": (30, "train"),
+        "validation": (10, "train"),
+        "test": (40, "test"),
+    }
+    assert set(split(raw, Data(source="mnist"))) == {"train", "test"}
+
+
+@pytest.mark.parametrize(
+    ("splits", "shares", "expected"),
+    [
+        ([POOL], {}, r"data\.test: the source has one pool of images; say what share"),
+        (["train", "test"], {"test": 0.1}, r"data\.test: the source 'mnist' has a test split of its own"),
+        (["train", "validation"], {"validation": 0.1}, r"data\.validation: the source 'mnist' has a validation split"),
+        (["test"], {"validation": 0.1}, r"data\.validation: the source 'mnist' has no images to train on"),
+    ],
+)
+def test_shares_that_do_not_fit_the_source(splits: list[str], shares: dict[str, float], expected: str) -> None:
+    raw = {name: RawData(np.zeros((40, 1, 2, 2), np.uint8), np.arange(40) % 2, ("a", "b")) for name in splits}
+    with pytest.raises(UserError, match=f"^{expected}"):
+        split(raw, Data(source="mnist", **shares))
 
 
 def test_too_few_images_for_a_split() -> None:
     raw = RawData(np.zeros((4, 1, 2, 2), np.uint8), np.array([0, 0, 1, 1]), ("a", "b"))
     with pytest.raises(UserError, match=r"data\.validation, data\.test: the images cannot be split so"):
-        split(raw, DIGITS)
+        split({POOL: raw}, DIGITS)
 
 
 def test_a_data_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -94,73 +122,6 @@ def test_to_torch() -> None:
     assert int(label) == 1
 
 
-def raw_data(count: int = 40) -> dict[str, np.ndarray]:
-    generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (count, 1, 4, 4), dtype=np.uint8)
-    return {"images": images, "labels": np.arange(count) % 4, "class_names": np.array(["a", "b", "c", "d"])}
-
-
-def saved(tmp_path: Path, **changes: np.ndarray) -> Data:
-    path = tmp_path / "own.npz"
-    np.savez(path, **{**raw_data(), **changes})
-    return Data(
-        source="npz", validation=0.2, test=0.2, file=str(path), sha256=hashlib.sha256(path.read_bytes()).hexdigest()
-    )
-
-
-def test_an_npz_of_ones_own(tmp_path: Path) -> None:
-    raw = npz.load(saved(tmp_path))
-    raw.check("own.npz")
-    np.testing.assert_array_equal(raw.images, raw_data()["images"])
-    assert raw.class_names == ("a", "b", "c", "d")
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"images": np.zeros((40, 4, 4), np.uint8)}, r"images: the shape is \(40, 4, 4\)"),
-        ({"images": np.zeros((40, 2, 4, 4), np.uint8)}, r"images: the shape is \(40, 2, 4, 4\)"),
-        ({"images": np.zeros((40, 1, 4, 4), np.float32)}, "images: the type is float32, not uint8"),
-        ({"labels": np.arange(39) % 4}, r"labels: \(39,\) labels for 40 images"),
-        ({"labels": np.arange(40) % 5}, "labels: label 4 of image 4 is not among the 4 classes 0 to 3"),
-        ({"labels": np.arange(40) % 4 - 1}, "labels: label -1 of image 0 is not among the 4 classes"),
-        ({"labels": np.arange(40) % 3}, r"labels: class 3 \(d\) has no image"),
-    ],
-)
-def test_arrays_that_do_not_fit(tmp_path: Path, changes: dict[str, np.ndarray], expected: str) -> None:
-    with pytest.raises(UserError, match=f"^own.npz: {expected}"):
-        npz.load(saved(tmp_path, **changes)).check("own.npz")
-
-
-@pytest.mark.parametrize("damage", ["missing", "truncated", "checksum", "array", "no file"])
-def test_files_that_cannot_be_read(tmp_path: Path, damage: str) -> None:
-    parameters = saved(tmp_path)
-    path = Path(str(parameters.file))
-    if damage == "missing":
-        path.unlink()
-    elif damage == "truncated":
-        path.write_bytes(path.read_bytes()[:100])
-    elif damage == "array":
-        np.savez(path, images=raw_data()["images"])
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() and damage == "array" else "0" * 64
-    changed = Data(
-        source="npz",
-        validation=0.2,
-        test=0.2,
-        file=None if damage == "no file" else str(path),
-        sha256=parameters.sha256 if damage == "truncated" else sha256,
-    )
-    expected = {
-        "missing": r"^data\.file: .*own\.npz does not exist$",
-        "truncated": r"^data\.sha256: .*own\.npz has the SHA-256 [0-9a-f]{64}, not .*truncated\?$",
-        "checksum": r"^data\.sha256: .*own\.npz has the SHA-256 [0-9a-f]{64}, not 0000",
-        "array": r"^data\.file: .*own\.npz has no array 'labels'$",
-        "no file": r"^data\.file: the source 'npz' needs a file",
-    }[damage]
-    with pytest.raises(UserError, match=expected):
-        npz.load(changed)
-
-
 def test_targets_and_starts_depend_on_the_image_alone() -> None:
     """Neither the other images nor their order changes what is drawn for one of them."""
     labels, indices = np.arange(1000) % 10, np.arange(1000) * 3
@@ -182,17 +143,48 @@ def test_inversions_start_at_another_image_whatever_its_label() -> None:
     original = ImageDataset(
         generator.random((count, 1, 2, 2), dtype=np.float32), labels, {"source_index": np.arange(count) + 7}, ("x",) * 5
     )
-    begin, index = starts(original, "images", seed=0)
+    index = original.provenance["source_index"][start_rows(original, seed=0)]
     assert (index != original.provenance["source_index"]).all()
-    np.testing.assert_array_equal(begin, original.images[index - 7])
     table = np.histogram2d(labels, labels[index - 7], bins=5)[0]
     # 16 degrees of freedom; 40 is beyond the 99.9th percentile.
     assert ((table - 20) ** 2 / 20).sum() < 45
-    noise, none = starts(original, "noise", seed=0)
-    assert (none == -1).all()
-    assert noise.min() >= 0
-    assert noise.max() <= 1
-    assert abs(noise.mean() - 0.5) < 0.02
+    drawn = noise(original.provenance["source_index"], (1, 2, 2), seed=0)
+    np.testing.assert_array_equal(noise(original.provenance["source_index"][300:], (1, 2, 2), seed=0), drawn[300:])
+    assert drawn.min() >= 0
+    assert drawn.max() <= 1
+    assert abs(drawn.mean() - 0.5) < 0.02
+
+
+def test_statistics_are_numpys() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (500, 3, 8, 8), dtype=np.uint8)
+    mean, std = ImageDataset(images, np.zeros(500, np.int64), {}, ("a",)).channel_statistics()
+    np.testing.assert_allclose(mean, (images / 255).mean(axis=(0, 2, 3)))
+    np.testing.assert_allclose(std, (images / 255).std(axis=(0, 2, 3)))
+
+
+def test_images_out_of_range_are_not_written(tmp_path: Path) -> None:
+    images = np.full((4, 1, 2, 2), 1.5, np.float32)
+    with pytest.raises(UserError, match=r"images: split train: values from 1\.5 to 1\.5, not in \[0, 1\]"):
+        write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(4, np.int64), {}, ("a",))})
+
+
+@pytest.mark.parametrize("damage", ["short", "index", "compressed"])
+def test_images_that_are_not_as_they_were_written(tmp_path: Path, damage: str) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (4000, 3, 16, 16), dtype=np.uint8)
+    write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(4000, np.int64), {}, ("a",))})
+    array = tmp_path / "data.zarr" / "train" / "images"
+    (shard,) = (array / "c").rglob("0/0/0/0")
+    content = shard.read_bytes()
+    if damage == "short":
+        shard.write_bytes(content[:-100])
+    elif damage == "index":
+        shard.write_bytes(content[:-20] + bytes(20))
+    else:
+        described = (array / "zarr.json").read_text()
+        (array / "zarr.json").write_text(described.replace('"name": "bytes"', '"name": "zstd"', 1))
+    expected = "the images are compressed" if damage == "compressed" else "damaged: its index does not list the rows"
+    with pytest.raises(UserError, match=expected):
+        read_dataset(tmp_path / "data.zarr", "train")
 
 
 def test_public_names() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from robustfeatures.recipes import code
 from robustfeatures.recipes.canonical import canonical_json, digest
 from robustfeatures.recipes.code import code_digest, forget_sources, modules_behind
+from robustfeatures.recipes.parameters import Augmentation
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.recipes.plan import Config, Plan, unfold
 from robustfeatures.recipes.study import read_study
@@ -69,7 +70,7 @@ def test_every_parameter_enters_the_digest() -> None:
                 {"momentum": 0.8},
                 {"weight_decay": 1e-4},
                 {"schedule": "constant"},
-                {"augmentation": "shift"},
+                {"augmentation": Augmentation(flip=True)},
                 {"milestones": (1,)},
             )
         ),
@@ -149,11 +150,11 @@ def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspa
     code_ = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from robustfeatures.jobs import build\n"
+        "from robustfeatures.jobs import Surroundings, build\n"
         "from robustfeatures.store.store import Store\n"
         "for name in sys.argv[1:]:\n"
         "    reference = Path('results/artifacts') / (name + '.json')\n"
-        "    build(reference, store=Store(Path('results/store')), device='cpu', threads=1)\n"
+        "    build(reference, Surroundings(Store(Path('results/store')), Path('results/raw'), 'cpu', 1))\n"
         "print(*(m for m in sys.modules if m.startswith('robustfeatures')))\n"
     )
     chain = [f"{recipe.stage.name}/{recipe.artifact}" for recipe in plan.recipes[target].chain()]

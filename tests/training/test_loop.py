@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from robustfeatures.attacks import pgd
+from robustfeatures.engine.batches import InMemory
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Adversary, Training
+from robustfeatures.recipes.parameters import Adversary, Augmentation, Training
 from robustfeatures.training import checkpoints
 from robustfeatures.training.accuracy import accuracy
-from robustfeatures.training.adversary import perturb
-from robustfeatures.training.augmentation import shift
-from robustfeatures.training.loop import ProbeSet, train
+from robustfeatures.training.adversary import Attacker
+from robustfeatures.training.loop import HistoryRow, ProbeSet, train
 from robustfeatures.training.optimiser import SGD
 from robustfeatures.training.schedules import constant, one_cycle, step_drops
 from tests.conftest import QUICK, Digits
@@ -63,93 +63,73 @@ def test_schedules(schedule: Callable[[int], float], steps: tuple[int, ...], exp
     assert [schedule(step) for step in steps] == pytest.approx(expected)
 
 
-def test_shift_moves_whole_images(digits: Digits) -> None:
-    images = digits.images[:200]
-    moved = shift(images, torch.Generator().manual_seed(0))
-    rolled = {
-        (rows, columns): torch.nn.functional.pad(images, (1, 1, 1, 1))[:, :, rows : rows + 8, columns : columns + 8]
-        for rows in range(3)
-        for columns in range(3)
-    }
-    matches = torch.stack([(moved == other).flatten(1).all(dim=1) for other in rolled.values()])
-    assert matches.any(dim=0).all()
-    # Every one of the nine offsets is drawn.
-    assert matches.any(dim=1).all()
-
-
 def test_adversarial_training_raises_robust_accuracy(digits: Digits) -> None:
     settings = replace(QUICK, epochs=8)
     adversary = Adversary(norm="l2", eps=0.75, step_size=0.15, steps=7)
     standard, robust = fresh(), fresh()
-    images, labels = digits.images[:1000], digits.labels[:1000]
+    images, labels = InMemory(digits.images[:1000]), digits.labels[:1000]
     train(standard, images, labels, settings, seed=0)
-    train(
-        robust,
-        images,
-        labels,
-        settings,
-        seed=0,
-        perturbation=lambda network, x, y: perturb(network, x, y, adversary),
-    )
+    train(robust, images, labels, settings, seed=0, perturbation=Attacker(robust, adversary, "float32"))
     test_images, test_labels = digits.images[1000:], digits.labels[1000:]
 
     def robust_accuracy(network: Network) -> float:
         adversarial = pgd(network, test_images, test_labels, norm="l2", eps=0.5, step_size=0.05, steps=40)
-        return accuracy(network, adversarial, test_labels)
+        return accuracy(network, InMemory(adversarial), test_labels)
 
-    assert accuracy(standard, test_images, test_labels) > 0.85
-    assert accuracy(robust, test_images, test_labels) > 0.85
+    assert accuracy(standard, InMemory(test_images), test_labels) > 0.85
+    assert accuracy(robust, InMemory(test_images), test_labels) > 0.85
     assert robust_accuracy(robust) > robust_accuracy(standard) + 0.3
 
 
-@pytest.mark.parametrize("augmentation", ["none", "shift"])
-def test_a_training_stopped_at_any_epoch_goes_on_bit_for_bit(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augmentation: str
+class StopNowError(Exception):
+    """Raised in the middle of a training."""
+
+
+AUGMENTATION = Augmentation(crop_padding=1, flip=True, smallest_crop=0.5, rotation=2.0, colour_jitter=0.1)
+
+
+@pytest.mark.parametrize("augmentation", [None, AUGMENTATION])
+def test_a_training_stopped_at_any_step_goes_on_bit_for_bit(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augmentation: Augmentation | None
 ) -> None:
     monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
-    settings = replace(QUICK, epochs=5, schedule="one-cycle", augmentation=augmentation)
-    images, labels = digits.images[:300], digits.labels[:300]
-    probes = [ProbeSet("held out", digits.images[300:500], digits.labels[300:500])]
-    whole = fresh()
-    history = train(whole, images, labels, settings, seed=3, probes=probes)
-    assert len(history) == 5
+    settings = replace(QUICK, epochs=4, schedule="one-cycle", augmentation=augmentation)
+    labels = digits.labels[:300]
+    probes = [ProbeSet("held out", InMemory(digits.images[300:500]), digits.labels[300:500])]
 
-    class StopNowError(Exception):
-        pass
-
-    for stop in (1, 3, 4):
-        folder = tmp_path / str(stop)
-        folder.mkdir()
-
-        def interrupt(share: float, stop: int = stop) -> None:
-            if share * settings.epochs >= stop + 1 - 1e-9:
-                raise StopNowError
-
-        with pytest.raises(StopNowError):
-            train(
-                fresh(),
-                images,
-                labels,
-                settings,
-                seed=3,
-                probes=probes,
-                checkpoints=checkpoints.Checkpoints(folder),
-                progress=interrupt,
-            )
-        # Another initialisation, so that only the checkpoint can bring the weights back.
-        resumed = fresh(seed=99)
-        epochs_run: list[float] = []
-        again = train(
-            resumed,
-            images,
+    def run(network: Network, folder: Path | None, progress: Callable[[int, int], None]) -> list[HistoryRow]:
+        return train(
+            network,
+            InMemory(digits.images[:300]),
             labels,
             settings,
             seed=3,
             probes=probes,
-            checkpoints=checkpoints.Checkpoints(folder),
-            progress=epochs_run.append,
+            checkpoints=checkpoints.Checkpoints(folder) if folder else None,
+            progress=progress,
         )
-        assert len(epochs_run) == settings.epochs - stop
+
+    whole = fresh()
+    seen: list[int] = []
+    history = run(whole, None, lambda done, total: seen.append(done))
+    assert len(history) == 4
+    assert seen == [epoch * 300 + done for epoch in range(4) for done in (64, 128, 192, 256, 300)]
+    # In the middle of an epoch, at its end, and at its beginning.
+    for stop in (128, 300, 364, 1192):
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+
+        def interrupt(done: int, total: int, stop: int = stop) -> None:
+            assert total == 1200
+            if done > stop:
+                raise StopNowError
+
+        with pytest.raises(StopNowError):
+            run(fresh(), folder, interrupt)
+        # Another initialisation, so that only the checkpoint can bring the weights back.
+        resumed, after = fresh(seed=99), []
+        again = run(resumed, folder, lambda done, total, after=after: after.append(done))  # type: ignore[misc]
+        assert after == [done for done in seen if done > stop]
         assert equal(resumed, whole)
         assert again == history
 
@@ -160,26 +140,26 @@ def test_a_damaged_checkpoint_is_a_fresh_start(digits: Digits, tmp_path: Path) -
     with_damage, without = fresh(), fresh()
     train(
         with_damage,
-        digits.images[:100],
+        InMemory(digits.images[:100]),
         digits.labels[:100],
         settings,
         seed=0,
         checkpoints=checkpoints.Checkpoints(tmp_path),
     )
-    train(without, digits.images[:100], digits.labels[:100], settings, seed=0)
+    train(without, InMemory(digits.images[:100]), digits.labels[:100], settings, seed=0)
     assert equal(with_damage, without)
 
 
 def test_probes_change_nothing(digits: Digits) -> None:
     with_probes, without = fresh(), fresh()
     settings = replace(QUICK, epochs=2)
-    probes = [ProbeSet("train", digits.images[:100], digits.labels[:100])]
-    train(with_probes, digits.images[:100], digits.labels[:100], settings, seed=0, probes=probes)
-    train(without, digits.images[:100], digits.labels[:100], settings, seed=0)
+    probes = [ProbeSet("train", InMemory(digits.images[:100]), digits.labels[:100])]
+    train(with_probes, InMemory(digits.images[:100]), digits.labels[:100], settings, seed=0, probes=probes)
+    train(without, InMemory(digits.images[:100]), digits.labels[:100], settings, seed=0)
     assert equal(with_probes, without)
 
 
 def test_a_diverging_training_stops(digits: Digits) -> None:
     settings = Training(epochs=3, batch_size=64, learning_rate=1e30, schedule="constant")
     with pytest.raises(UserError, match=r"loss is (nan|inf) in epoch 1; lower training.learning_rate"):
-        train(fresh(), digits.images[:300], digits.labels[:300], settings, seed=0)
+        train(fresh(), InMemory(digits.images[:300]), digits.labels[:300], settings, seed=0)

@@ -42,7 +42,7 @@ def test_colour_photographs(workspace: Workspace) -> None:
     path = workspace.folder / "photographs.npz"
     np.savez(path, **real_photographs())
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    source = f"source: npz\n  file: photographs.npz\n  sha256: {sha256}"
+    source = f"source: npz\n  path: photographs.npz\n  sha256: {sha256}"
     workspace.edit("workflow/studies/smoke.yaml", "source: digits", source)
     workspace.snakemake("results/smoke/tables/B1.csv", "results/smoke/figures/A10.png")
     table = pd.read_csv(workspace.folder / "results/smoke/tables/B1.csv")

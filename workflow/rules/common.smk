@@ -30,7 +30,8 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 except OSError as error:
-    raise WorkflowError(f"{error.filename}: {error.strerror}")
+    where = "disk" if error.filename is None else error.filename
+    raise WorkflowError(f"{where}: {error.strerror or error}")
 
 # What every job is told beside its own recipe. None of it is part of a recipe, so it is kept out of the rules, where
 # Snakemake would take a change for a reason to run them again.
@@ -39,6 +40,7 @@ SURROUNDINGS = {
         filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")])
     ),
     "ROBUSTFEATURES_STORE": CONFIG.store,
+    "ROBUSTFEATURES_RAW": CONFIG.raw,
     "ROBUSTFEATURES_DEVICE": CONFIG.device,
 }
 exports = " ".join(

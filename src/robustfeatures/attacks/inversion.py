@@ -8,10 +8,11 @@ from torch import Tensor
 from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
 from robustfeatures.attacks.norms import NORMS
 from robustfeatures.attacks.objectives import reach_representation
+from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.network import Network
 
 
-def invert(model: Network, start: Tensor, targets: Tensor, *, step_size: float, steps: int) -> Tensor:
+def invert(model: Network | Prepared, start: Tensor, targets: Tensor, *, step_size: float, steps: int) -> Tensor:
     """Images whose representation approaches that of `targets`: not-bugs-2019, equation 6 and Figure 5.
 
     Minimises ||g(x) - g(targets)||_2 by normalised gradient descent from `start`, clipped to [0, 1] after each step of

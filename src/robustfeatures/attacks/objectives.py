@@ -7,6 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional
 
+from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.network import Network
 
 Objective = Callable[[Tensor], Tensor]
@@ -22,6 +23,6 @@ def reach_class(model: nn.Module, targets: Tensor) -> Objective:
     return lambda images: -functional.cross_entropy(model(images), targets, reduction="sum")
 
 
-def reach_representation(model: Network, targets: Tensor) -> Objective:
+def reach_representation(model: Network | Prepared, targets: Tensor) -> Objective:
     """Minus the summed distance of g(x) to `targets` (N, D): not-bugs-2019, equation 6."""
     return lambda images: -(model.representation(images) - targets).norm(dim=1).sum()

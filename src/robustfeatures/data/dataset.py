@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,29 +11,36 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from robustfeatures.data.stored_images import StoredImages
 from robustfeatures.errors import UserError, suggestion
 
 if TYPE_CHECKING:
     from torch.utils.data import TensorDataset
 
+    from robustfeatures.data.raw import Images
+
 PROVENANCE = ("source_index", "source_label", "start_index", "target")
-# A shard is one file; it holds as many whole chunks as fit in about this many bytes.
+# Rows are read, hashed and written in chunks of about this many bytes.
 CHUNK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 25
+# A shard is one file, and is held in memory while it is written. An array has at most this many, however large it is.
 SHARD_BYTES = 1 << 28
+MOST_SHARDS = 40
 
 
 @dataclass(frozen=True)
 class ImageDataset:
-    """One split of a data set in memory.
+    """One split of a data set.
 
-    images: uint8 in 0..255 (original data) or float32 in [0, 1] (derived data), (N, C, H, W).
+    images: uint8 in 0..255 (original data) or float32 in [0, 1] (derived data), (N, C, H, W); an array, or images that
+        are read from disk where they are asked for (`open_dataset(..., in_memory=False)`).
     labels: int64 (N,), what a model is trained on or tested against.
     provenance: int64 columns (N,). `source_index` is the place of the image in the raw source; derived sets add
         `source_label` (its class there), `target` (the class of a targeted attack, else -1) and `start_index` (where
         an inversion started: a place in the raw source, or -1 for noise; -1 for attacks, which start at the image).
     """
 
-    images: NDArray[Any]
+    images: Images
     labels: NDArray[np.int64]
     provenance: Mapping[str, NDArray[np.int64]]
     class_names: tuple[str, ...]
@@ -51,11 +58,29 @@ class ImageDataset:
         channels, height, width = self.images.shape[1:]
         return channels, height, width
 
-    def float_images(self) -> NDArray[np.float32]:
-        """The images as float32 in [0, 1], (N, C, H, W)."""
-        if self.images.dtype == np.uint8:
-            return self.images.astype(np.float32) / np.float32(255)
-        return self.images.astype(np.float32, copy=False)
+    def float_images(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """The images of these rows, or all, as float32 in [0, 1], (N, C, H, W)."""
+        images = self.images[np.arange(len(self)) if rows is None else rows]
+        if images.dtype == np.uint8:
+            return images.astype(np.float32) / np.float32(255)
+        return images.astype(np.float32, copy=False)
+
+    def blocks(self) -> Iterator[NDArray[np.int64]]:
+        """All rows in turn, some tens of megabytes at a time."""
+        size = max(1, BLOCK_BYTES // (int(np.prod(self.image_shape)) * np.dtype(np.float32).itemsize))
+        for first in range(0, len(self), size):
+            yield np.arange(first, min(first + size, len(self)))
+
+    def channel_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and standard deviation of each channel over all pixels, (C,), of images in [0, 1]."""
+        sums, squares = np.zeros(self.image_shape[0]), np.zeros(self.image_shape[0])
+        for rows in self.blocks():
+            images = self.float_images(rows).astype(np.float64)
+            sums += images.sum(axis=(0, 2, 3))
+            squares += (images**2).sum(axis=(0, 2, 3))
+        pixels = len(self) * int(np.prod(self.image_shape[1:]))
+        mean = sums / pixels
+        return mean, np.sqrt(np.maximum(squares / pixels - mean**2, 0))
 
     def to_torch(self) -> TensorDataset:
         """A torch Dataset of (image float32 in [0, 1], label) pairs."""
@@ -66,33 +91,50 @@ class ImageDataset:
 
 
 def write_dataset(path: Path, splits: Mapping[str, ImageDataset]) -> None:
-    """Write the splits as one zarr store at `path`: chunked, compressed, sharded into few files."""
+    """Write the splits as one zarr store at `path`: chunked, sharded into few files; images are read as they go.
+
+    Raises:
+        UserError: images of type float32 are not in [0, 1].
+    """
     root = zarr.create_group(store=path, zarr_format=3)
-    class_names = next(iter(splits.values())).class_names
-    root.attrs["class_names"] = list(class_names)
+    root.attrs["class_names"] = list(next(iter(splits.values())).class_names)
     for split, dataset in splits.items():
         group = root.create_group(split)
-        columns = {"images": dataset.images, "labels": dataset.labels, **dataset.provenance}
-        for name, values in columns.items():
-            _write_array(group, name, values)
+        for name, values in {"labels": dataset.labels, **dataset.provenance}.items():
+            create_array(group, name, values.shape, values.dtype)[...] = values
+        images = create_array(group, "images", dataset.images.shape, dataset.images.dtype)
+        for rows in shards_of(images):
+            block = dataset.images[rows]
+            if block.dtype.kind == "f" and not (block.min() >= 0 and block.max() <= 1):
+                raise UserError(f"images: split {split}: values from {block.min()} to {block.max()}, not in [0, 1]")
+            images[rows[0] : rows[-1] + 1] = block
 
 
-def _write_array(group: zarr.Group, name: str, values: NDArray[Any]) -> None:
-    row_bytes = max(1, values.nbytes // max(1, len(values)))
-    rows = min(max(1, CHUNK_BYTES // row_bytes), max(1, len(values)))
-    chunks_per_shard = min(max(1, SHARD_BYTES // (rows * row_bytes)), -(-max(1, len(values)) // rows))
-    array = group.create_array(
+def create_array(group: zarr.Group, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> zarr.Array[Any]:
+    """An empty array of rows. Images are stored as they are, so that `StoredImages` finds each row by its place."""
+    row_bytes = int(np.prod(shape[1:])) * dtype.itemsize
+    chunk = min(max(1, CHUNK_BYTES // row_bytes), shape[0])
+    shard = min(max(SHARD_BYTES // row_bytes, -(-shape[0] // MOST_SHARDS)), shape[0])
+    return group.create_array(
         name,
-        shape=values.shape,
-        dtype=values.dtype,
-        chunks=(rows, *values.shape[1:]),
-        shards=(rows * chunks_per_shard, *values.shape[1:]),
+        shape=shape,
+        dtype=dtype,
+        chunks=(chunk, *shape[1:]),
+        shards=(-(-shard // chunk) * chunk, *shape[1:]),
+        compressors=None if name == "images" else "auto",
+        config={"write_empty_chunks": True},
     )
-    array[...] = values
 
 
-def read_dataset(path: Path, split: str) -> ImageDataset:
-    """One split of the zarr store at `path`.
+def shards_of(array: zarr.Array[Any]) -> Iterable[NDArray[np.int64]]:
+    """The rows of each shard in turn; a write of one never has to read another back."""
+    assert array.shards is not None
+    for first in range(0, array.shape[0], array.shards[0]):
+        yield np.arange(first, min(first + array.shards[0], array.shape[0]))
+
+
+def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageDataset:
+    """One split of the zarr store at `path`; its images as an array, or read from disk where they are asked for.
 
     Raises:
         UserError: the store has no such split.
@@ -104,9 +146,10 @@ def read_dataset(path: Path, split: str) -> ImageDataset:
     class_names = root.attrs["class_names"]
     assert isinstance(group, zarr.Group)
     assert isinstance(class_names, list)
-    columns = {name: np.asarray(array[...]) for name, array in group.arrays()}
+    stored = StoredImages(path / split / "images")
+    columns = {name: np.asarray(array[...]) for name, array in group.arrays() if name != "images"}
     return ImageDataset(
-        images=columns.pop("images"),
+        images=stored[np.arange(len(stored))] if in_memory else stored,
         labels=columns.pop("labels"),
         provenance={name: columns[name] for name in PROVENANCE if name in columns},
         class_names=tuple(map(str, class_names)),

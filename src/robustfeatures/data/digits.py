@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.datasets import load_digits
 
-from robustfeatures.data.raw import RawData
+from robustfeatures.data.raw import POOL, RawData
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 SHA256 = "65e5b4619795efb40c1082f4c350c049e4ad552200d369b6ae99e21eef5e72c5"
 
 
-def load(parameters: Data) -> RawData:
-    """The digits, their 17 grey levels spread over 0 to 255.
+def load(parameters: Data, raw: Path) -> dict[str, RawData]:
+    """The digits as one pool of images (1797, 1, 8, 8), their 17 grey levels spread over 0 to 255; no file is read.
 
     Raises:
         UserError: the installed scikit-learn ships other digits.
@@ -31,4 +32,4 @@ def load(parameters: Data) -> RawData:
     if found != SHA256:
         raise UserError(f"data.source: the digits of this scikit-learn are not the known ones (SHA-256 {found})")
     images = np.rint(levels * (255 / 16)).astype(np.uint8)[:, None]
-    return RawData(images, labels, tuple(str(name) for name in digits.target_names))
+    return {POOL: RawData(images, labels, tuple(str(name) for name in digits.target_names))}

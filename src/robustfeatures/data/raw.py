@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustfeatures.errors import UserError
 
+POOL = "all"
+
+
+class Images(Protocol):
+    """Images (N, C, H, W) by rows: an array, or something that reads them when they are asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, C, H, W)."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """uint8 (0 to 255) or float32 (0 to 1)."""
+        ...
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
+        """The images of these rows, in their order."""
+        ...
+
 
 @dataclass(frozen=True)
 class RawData:
-    """Images uint8 (N, C, H, W), labels int64 (N,) and one name per class, in the order of the source."""
+    """One split of a source, or its whole pool, in the order of the source.
 
-    images: NDArray[np.uint8]
+    images: uint8 in 0..255, or float32 in [0, 1], (N, C, H, W) with C 1 or 3; read only where they are asked for.
+    labels: int64 (N,), an index into `class_names`.
+    names: the file name of each image, where the source has one.
+    """
+
+    images: Images
     labels: NDArray[np.int64]
     class_names: tuple[str, ...]
+    names: tuple[str, ...] | None = None
 
     def check(self, where: str) -> None:
         """Raise a UserError that begins with `where` unless shapes, types and labels fit together."""
-        if self.images.ndim != 4 or self.images.shape[1] not in (1, 3):
+        if len(self.images.shape) != 4 or self.images.shape[1] not in (1, 3):
             raise UserError(f"{where}: images: the shape is {self.images.shape}, not (N, 1 or 3, height, width)")
-        if self.images.dtype != np.uint8:
-            raise UserError(f"{where}: images: the type is {self.images.dtype}, not uint8")
+        if self.images.dtype not in (np.uint8, np.float32):
+            raise UserError(f"{where}: images: the type is {self.images.dtype}, not uint8 or float32")
         if self.labels.shape != self.images.shape[:1]:
-            raise UserError(f"{where}: labels: {self.labels.shape} labels for {len(self.images)} images")
+            raise UserError(f"{where}: labels: {self.labels.shape} labels for {self.images.shape[0]} images")
         classes = len(self.class_names)
         wrong = np.flatnonzero((self.labels < 0) | (self.labels >= classes))
         if len(wrong):
@@ -36,3 +63,55 @@ class RawData:
         missing = sorted(set(range(classes)) - set(self.labels.tolist()))
         if missing:
             raise UserError(f"{where}: labels: class {missing[0]} ({self.class_names[missing[0]]}) has no image")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One split of a data set on its way from the source to its canonical form.
+
+    source_index: int64 (N,), the place of each image in the source's own split (or pool) `origin`, which has
+        `origin_size` images.
+    """
+
+    images: Images
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    names: tuple[str, ...] | None
+    source_index: NDArray[np.int64]
+    origin: str
+    origin_size: int
+
+    @classmethod
+    def whole(cls, raw: RawData, origin: str) -> Part:
+        """All of a source's split or pool."""
+        count = len(raw.labels)
+        return cls(raw.images, raw.labels, raw.class_names, raw.names, np.arange(count), origin, count)
+
+    def rows(self, rows: NDArray[np.int64]) -> Part:
+        """The images of these rows, in their order; none is read."""
+        return replace(
+            self,
+            images=Rows(self.images, rows),
+            labels=self.labels[rows],
+            names=None if self.names is None else tuple(self.names[row] for row in rows),
+            source_index=self.source_index[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of images, read where they are asked for."""
+
+    images: Images
+    chosen: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.chosen), *self.images.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.images.dtype
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
+        return self.images[self.chosen[rows]]

@@ -23,10 +23,10 @@ class Network(nn.Module):
         self.register_buffer("mean", torch.zeros(1, channels, 1, 1))
         self.register_buffer("std", torch.ones(1, channels, 1, 1))
 
-    def normalise_like(self, images: Tensor) -> None:
-        """Take mean and standard deviation per channel from training images (N, C, H, W)."""
-        self.mean.copy_(images.mean(dim=(0, 2, 3), keepdim=True))
-        self.std.copy_(images.std(dim=(0, 2, 3), keepdim=True).clamp_min(1e-6))
+    def normalise(self, mean: Tensor, std: Tensor) -> None:
+        """Take mean and standard deviation (C,) of the training images."""
+        self.mean.copy_(mean.view_as(self.mean))
+        self.std.copy_(std.view_as(self.std).clamp_min(1e-6))
 
     def representation(self, images: Tensor) -> Tensor:
         """g(x), the penultimate layer (N, D), of images (N, C, H, W) in [0, 1]."""

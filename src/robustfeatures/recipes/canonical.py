@@ -21,6 +21,16 @@ def plain(value: Any) -> Any:
     return value
 
 
+def without_paths(value: Any) -> Any:
+    """JSON values without the `path` beside a `sha256`, at any depth: where a file lies is no part of what it is."""
+    if isinstance(value, dict):
+        left = value.keys() - {"path"} if "sha256" in value else value.keys()
+        return {name: without_paths(value[name]) for name in left}
+    if isinstance(value, list):
+        return [without_paths(item) for item in value]
+    return value
+
+
 def canonical_json(value: Any) -> str:
     """JSON with sorted names and no spaces.
 

@@ -5,6 +5,7 @@ Fields are validated where a study is read; every field enters the digest of the
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -13,6 +14,8 @@ from pydantic import ConfigDict, Discriminator, StringConstraints
 
 # Names become parts of file names and of commands.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
+# Class names are the source's own and may hold anything but line breaks.
+ClassName = Annotated[str, StringConstraints(pattern=r"^[^\r\n]+$", max_length=200)]
 Fraction = Annotated[float, Gt(0), Lt(1)]
 Radius = Annotated[float, Ge(0)]
 PositiveInt = Annotated[int, Gt(0)]
@@ -21,6 +24,7 @@ Target = Literal["random", "next"] | Annotated[int, Ge(0)]
 Seed = Annotated[int, Ge(0)]
 NormName = Literal["l2", "linf"]
 Split = Literal["train", "validation", "test"]
+Precision = Literal["float32", "bfloat16"]
 
 
 class Strict:
@@ -30,18 +34,100 @@ class Strict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data(Strict):
-    """Raw images in their canonical form, split once and for all, stratified by class.
+class KeepClasses(Strict):
+    """Only the named classes, numbered anew in the order given."""
 
-    A `source` other than the built-in ones reads `file`, whose SHA-256 is part of the recipe.
+    kind: Literal["classes"]
+    keep: Annotated[tuple[ClassName, ...], MinLen(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeClasses(Strict):
+    """New classes, each of one or several old ones; a class in no group is dropped."""
+
+    kind: Literal["merge"]
+    groups: Annotated[Mapping[ClassName, Annotated[tuple[ClassName, ...], MinLen(1)]], MinLen(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relabel(Strict):
+    """Images of one class take the label of another; the list of classes stays as it is."""
+
+    kind: Literal["relabel"]
+    mapping: Annotated[Mapping[ClassName, ClassName], MinLen(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subset(Strict):
+    """`samples` images of one split, drawn stratified by class; the other splits stay as they are."""
+
+    kind: Literal["subset"]
+    split: Split
+    samples: PositiveInt
+    seed: Seed = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed(Strict):
+    """Only the images that a text file lists, one index or file name a line; `#` begins a comment.
+
+    An index counts from 0 in the source's own split (`train` or `test` as published, or `all` where it has none), which
+    `split` names; images of the source's other splits are kept.
+    """
+
+    kind: Literal["listed"]
+    path: str
+    sha256: str
+    split: Literal["train", "validation", "test", "all"] = "all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named(Strict):
+    """Only the images whose file name matches a shell pattern."""
+
+    kind: Literal["named"]
+    pattern: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concatenate(Strict):
+    """Another data set after this one, split by split; both must have the same classes and the same image shape."""
+
+    kind: Literal["concatenate"]
+    data: Data
+
+
+Operation = Annotated[
+    KeepClasses | MergeClasses | Relabel | Subset | Listed | Named | Concatenate, Discriminator("kind")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data(Strict):
+    """Raw images in their canonical form.
+
+    A source brings its own train and test split, or one pool of images. `test` is the share of a pool that is drawn for
+    testing, `validation` the share of the pool, or of the source's train split, that is drawn for validation; both are
+    stratified by class. The user's own files lie at `path`, which is no part of what they are: their SHA-256 is.
+    `size` resizes the shorter side of each image, then crops the centre to a square. `operations` follow the split.
     """
 
     source: str
-    validation: Fraction
-    test: Fraction
+    validation: Fraction | None = None
+    test: Fraction | None = None
     split_seed: Seed = 0
-    file: str | None = None
+    path: str | None = None
     sha256: str | None = None
+    size: PositiveInt | None = None
+    skip_unreadable: bool = False
+    operations: tuple[Operation, ...] = ()
+
+    def all_sources(self) -> Iterator[Data]:
+        """This data set and those that it is concatenated with, at any depth."""
+        yield self
+        for operation in self.operations:
+            if isinstance(operation, Concatenate):
+                yield from operation.data.all_sources()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +149,22 @@ class Adversary(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Augmentation(Strict):
+    """Random changes of each training image, drawn anew in every epoch, in the order of the fields.
+
+    `crop_padding` pads by that many zero pixels and crops to the old size; `flip` mirrors half of the images;
+    `smallest_crop` cuts out a part of at least that share of the area, 3:4 to 4:3, and resizes it; `rotation` turns by
+    up to that many degrees; `colour_jitter` scales brightness, contrast and saturation by 1 +- that share.
+    """
+
+    crop_padding: Annotated[int, Ge(0)] = 0
+    flip: bool = False
+    smallest_crop: Fraction | None = None
+    rotation: Annotated[float, Ge(0), Le(180)] = 0.0
+    colour_jitter: Annotated[float, Ge(0), Lt(1)] = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Training(Strict):
     """Stochastic gradient descent with momentum on the cross-entropy."""
 
@@ -73,7 +175,7 @@ class Training(Strict):
     weight_decay: Annotated[float, Ge(0)] = 0.0
     schedule: Literal["constant", "one-cycle", "step"] = "one-cycle"
     milestones: tuple[PositiveInt, ...] = ()
-    augmentation: Literal["none", "shift"] = "none"
+    augmentation: Augmentation | None = None
     adversary: Adversary | None = None
 
 
@@ -94,6 +196,7 @@ class Model(Strict):
     architecture: Architecture
     training: Training
     seed: Seed
+    precision: Precision = "float32"
     probes: tuple[Probe, ...] = ()
 
 
@@ -131,6 +234,7 @@ class Derived(Strict):
 
     method: Method
     seed: Seed
+    precision: Precision = "float32"
     splits: Annotated[tuple[Split, ...], MinLen(1)]
 
 
@@ -149,6 +253,7 @@ class Evaluation(Strict):
 
     split: Split
     attack: Attack
+    precision: Precision = "float32"
     eps: Annotated[tuple[Radius, ...], MinLen(1)]
     label_shifts: Annotated[tuple[Annotated[int, Ge(0)], ...], MinLen(1)] = (0,)
 

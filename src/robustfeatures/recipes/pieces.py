@@ -27,13 +27,18 @@ class Pieces:
 
     def source_model(self, training: str, seed: int) -> Recipe:
         """The network trained on D by a named training."""
-        parameters = p.Model(architecture=self.study.architecture, training=self._training(training), seed=seed)
+        parameters = p.Model(
+            architecture=self.study.architecture,
+            training=self._training(training),
+            seed=seed,
+            precision=self.study.precision,
+        )
         return Recipe(f"{self.data().label}-{training}-seed{seed}", parameters, {"data": self.data()})
 
     def derived(self, name: str, seed: int) -> Recipe:
         """A named derived data set, made with the source model of the same seed."""
         derived = self._derived(name)
-        parameters = p.Derived(method=derived.method, seed=seed, splits=derived.splits)
+        parameters = p.Derived(method=derived.method, seed=seed, precision=self.study.precision, splits=derived.splits)
         inputs = {"data": self.data(), "source": self.source_model(derived.source, seed)}
         return Recipe(f"{self.data().label}-{name}-seed{seed}", parameters, inputs)
 
@@ -52,6 +57,7 @@ class Pieces:
             architecture=self.study.architecture,
             training=self._training(chosen),
             seed=DOWNSTREAM_SEED + seed,
+            precision=self.study.precision,
             probes=tuple(probes),
         )
         # Same training, other history: another label, so that neither passes for an earlier build of the other.
@@ -61,7 +67,11 @@ class Pieces:
     def evaluation(self, model: Recipe, *, eps: Sequence[float], label_shifts: Sequence[int] = (0,)) -> Recipe:
         """The accuracy of a model on the test split of D at the given radii and label shifts."""
         parameters = p.Evaluation(
-            split="test", attack=self.study.robustness.attack, eps=tuple(eps), label_shifts=tuple(label_shifts)
+            split="test",
+            attack=self.study.robustness.attack,
+            precision=self.study.precision,
+            eps=tuple(eps),
+            label_shifts=tuple(label_shifts),
         )
         return Recipe(f"{model.label}-test", parameters, {"model": model, "data": self.data()})
 

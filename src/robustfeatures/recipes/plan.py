@@ -16,7 +16,7 @@ from robustfeatures.experiments.catalogue import experiment, experiment_modules
 from robustfeatures.recipes.parameters import Name, Strict
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.recipes.recipe import Recipe
-from robustfeatures.recipes.study import Study, find_study, read_study
+from robustfeatures.recipes.study import Study, check_digests, find_study, read_study
 from robustfeatures.recipes.validation import validated
 from robustfeatures.recipes.view import Part, View, views_of
 from robustfeatures.store.files import read_json, write_json
@@ -35,6 +35,7 @@ class Config(Strict):
 
     study: Name
     store: str = "results/store"
+    raw: str = "results/raw"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads_per_job: Annotated[int, Gt(0)] = 1
     seeds_per_job: Annotated[int, Gt(0)] = 1
@@ -77,13 +78,13 @@ class Plan:
         return Batch(name, tuple(members), tuple(dict.fromkeys(inputs)))
 
 
-def read_config(values: Mapping[str, Any]) -> Config:
+def read_config(values: Any) -> Config:
     """The configuration that Snakemake read.
 
     Raises:
         UserError: a field is unknown or wrong.
     """
-    return validated(Config, dict(values), "config.yaml")
+    return validated(Config, values, "config.yaml")
 
 
 def unfold(config: Config, studies: Path) -> Plan:
@@ -95,6 +96,7 @@ def unfold(config: Config, studies: Path) -> Plan:
     path = find_study(studies, config.study)
     study = read_study(path)
     try:
+        check_digests(study.data)
         parts = {identifier: _part(study, identifier, str(path)) for identifier in study.experiments}
     except UserError as error:
         message = str(error)

@@ -8,10 +8,10 @@ from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any
 
-from robustfeatures.data.registry import source_module
+from robustfeatures.data.registry import source_entry
 from robustfeatures.models.registry import factory_name
 from robustfeatures.recipes import parameters as p
-from robustfeatures.recipes.canonical import digest, plain
+from robustfeatures.recipes.canonical import digest, plain, without_paths
 from robustfeatures.recipes.code import code_digest
 
 
@@ -67,8 +67,8 @@ class Recipe:
         """The modules to start from: the stage's own, and those that the parameters choose by name."""
         entries = {self.stage.module}
         match self.parameters:
-            case p.Data(source=source):
-                entries.add(source_module(source))
+            case p.Data() as data:
+                entries |= {source_entry(each.source) for each in data.all_sources()}
             case p.Model(architecture=architecture, training=training):
                 entries.add(factory_name(architecture.name))
                 if training.adversary is not None:
@@ -84,7 +84,7 @@ class Recipe:
         return {
             "stage": self.stage.name,
             "version": self.stage.version,
-            "parameters": plain(self.parameters),
+            "parameters": without_paths(plain(self.parameters)),
             "code": self.code,
             "torch": _torch_version() if self.stage.uses_torch else None,
         }
@@ -104,6 +104,7 @@ class Recipe:
             "label": self.label,
             "digest": self.digest,
             **self.identity,
+            "parameters": plain(self.parameters),
             "code_entries": list(self.code_entries),
             "inputs": {role: f"{recipe.stage.name}/{recipe.artifact}" for role, recipe in self.inputs.items()},
         }

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from annotated_types import MinLen
 
-from robustfeatures.data.registry import source_module
+from robustfeatures.data.registry import BROUGHT, OWN_FILES, source_entry
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.models.registry import factory_name
 from robustfeatures.recipes.parameters import (
@@ -19,6 +19,7 @@ from robustfeatures.recipes.parameters import (
     Method,
     Name,
     PositiveFloat,
+    Precision,
     Seed,
     Split,
     Strict,
@@ -51,12 +52,14 @@ class Study(Strict):
     """Everything that a study file may say. Names of trainings and derived sets are the study's own.
 
     `published_setting` names the setting of the papers ("CIFAR-10") that the study repeats; published numbers stand
-    beside the measured ones as comparable only then. `experiments` maps an id (A1 ... E4) to its own settings.
+    beside the measured ones as comparable only then. `precision` is that of convolutions and matrix products in
+    training, attack and evaluation. `experiments` maps an id (A1 ... E4) to its own settings.
     """
 
     title: str
     data: Data
     architecture: Architecture
+    precision: Precision = "float32"
     seeds: Annotated[tuple[Seed, ...], MinLen(1)]
     training: Mapping[Name, Training]
     derived: Mapping[Name, DerivedSet]
@@ -73,17 +76,10 @@ def read_study(path: Path) -> Study:
     """
     study = validated(Study, read_yaml(path), str(path))
     try:
-        source_module(study.data.source)
+        check_data(study.data)
         factory_name(study.architecture.name)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    if study.data.source == "npz":
-        if study.data.file is None or study.data.sha256 is None:
-            raise UserError(f"{path}: data.file: the source 'npz' needs a file, and data.sha256 its SHA-256")
-        if not Path(study.data.file).is_file():
-            raise UserError(f"{path}: data.file: {study.data.file} does not exist")
-    if study.data.validation + study.data.test >= 1:
-        raise UserError(f"{path}: data.test: validation and test leave nothing to train on")
     for name, derived in study.derived.items():
         for field in ("source", "training"):
             training = getattr(derived, field)
@@ -98,6 +94,37 @@ def read_study(path: Path) -> Study:
     if len(set(study.seeds)) < len(study.seeds):
         raise UserError(f"{path}: seeds: a seed appears twice")
     return study
+
+
+def check_data(data: Data) -> None:
+    """Check what can be said of a data set before it is read.
+
+    Raises:
+        UserError: the source is unknown, a file of the user's is not named or not there, or the shares leave nothing.
+    """
+    for each in data.all_sources():
+        source_entry(each.source)
+        if each.source in OWN_FILES and each.path is None:
+            raise UserError(f"data.path: the source {each.source!r} needs the path of your files")
+        if each.source not in OWN_FILES | BROUGHT.keys():
+            for field in ("path", "sha256"):
+                if getattr(each, field) is not None:
+                    raise UserError(f"data.{field}: the source {each.source!r} takes none")
+        if each.source in OWN_FILES and not Path(str(each.path)).exists():
+            raise UserError(f"data.path: {each.path} does not exist")
+        if (each.validation or 0) + (each.test or 0) >= 1:
+            raise UserError("data.test: validation and test leave nothing to train on")
+
+
+def check_digests(data: Data) -> None:
+    """Check that a study says what its user's own files hold, which is part of every recipe made from them.
+
+    Raises:
+        UserError: a SHA-256 is missing.
+    """
+    for each in data.all_sources():
+        if each.source in OWN_FILES and each.sha256 is None:
+            raise UserError(f"data.sha256: missing for {each.path}; `robustfeatures fetch` prints it")
 
 
 def find_study(folder: Path, name: str) -> Path:

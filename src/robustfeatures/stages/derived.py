@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,35 +14,70 @@ from numpy.typing import NDArray
 from robustfeatures.attacks.inversion import invert
 from robustfeatures.attacks.pgd import pgd
 from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.saving import load_network
 from robustfeatures.randomness import numpy_generator
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
-    from robustfeatures.models.network import Network
     from robustfeatures.recipes.parameters import Derived, Inversion, TargetedAttack
 
-BATCH = 512
-Progress = Callable[[float], None]
+# rows -> images float32 (n, C, H, W), on their device.
+Derivation = Callable[[NDArray[np.int64]], torch.Tensor]
 
 
 def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
-    """Write `data.zarr` with the derived splits; starts and targets are drawn from the split that is derived."""
-    network = load_network(inputs["source"], job.device)
+    """Write `data.zarr` with the derived splits; starts and targets are drawn from the split that is derived.
+
+    Images are made while they are written, so that a set larger than memory passes through it in pieces.
+    """
+    network = Prepared(load_network(inputs["source"], job.device), precision=parameters.precision)
+    originals = {name: read_dataset(inputs["data"], name, in_memory=False) for name in parameters.splits}
+    total = sum(map(len, originals.values()))
+    done = 0
     splits: dict[str, ImageDataset] = {}
-    for number, name in enumerate(parameters.splits):
-        original = read_dataset(inputs["data"], name)
+    for name, original in originals.items():
 
-        def progress(share: float, number: int = number) -> None:
-            job.progress((number + share) / len(parameters.splits))
+        def progress(count: int, before: int = done) -> None:
+            job.progress(before + count, total)
 
-        with job.computing():
-            if parameters.method.kind == "inversion":
-                splits[name] = _inverted(network, original, parameters.method, parameters.seed, progress)
-            else:
-                splits[name] = _attacked(network, original, parameters.method, parameters.seed, progress)
+        making = Making(job, progress)
+        if parameters.method.kind == "inversion":
+            splits[name] = _inverted(network, original, parameters.method, parameters.seed, making)
+        else:
+            splits[name] = _attacked(network, original, parameters.method, parameters.seed, making)
+        done += len(original)
     write_dataset(folder / "data.zarr", splits)
+
+
+@dataclass(frozen=True)
+class Making:
+    """Where the making of one split reports to: the job that counts its time, and how many images are done."""
+
+    job: Job
+    progress: Callable[[int], None]
+
+
+class DerivedImages:
+    """Derived images (N, C, H, W), float32 in [0, 1], made where they are asked for."""
+
+    def __init__(self, original: ImageDataset, derivation: Derivation, making: Making) -> None:
+        self.shape = original.images.shape
+        self.dtype: np.dtype[Any] = np.dtype(np.float32)
+        self.derivation = derivation
+        self.making = making
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.float32]:
+        found = np.empty((len(rows), *self.shape[1:]), np.float32)
+        size = batch_size(self.making.job.device, self.shape[1:])
+        with self.making.job.computing():
+            for first in range(0, len(rows), size):
+                batch = rows[first : first + size]
+                found[first : first + size] = self.derivation(batch).cpu()
+                self.making.progress(int(batch[-1]) + 1)
+        return found
 
 
 def targets(
@@ -66,73 +102,72 @@ def targets(
 
 
 def _attacked(
-    network: Network, original: ImageDataset, method: TargetedAttack, seed: int, progress: Progress
+    network: Prepared, original: ImageDataset, method: TargetedAttack, seed: int, making: Making
 ) -> ImageDataset:
     indices = original.provenance["source_index"]
     goal = targets(original.labels, indices, target=method.target, num_classes=original.num_classes, seed=seed)
-    images = original.float_images()
-    device = network.mean.device
-    found = np.empty_like(images)
-    for batch in _batches(len(images), progress):
-        found[batch] = pgd(
+    device = making.job.device
+
+    def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
+        return pgd(
             network,
-            torch.from_numpy(images[batch]).to(device),
-            torch.from_numpy(goal[batch]).to(device),
+            torch.from_numpy(original.float_images(rows)).to(device),
+            torch.from_numpy(goal[rows]).to(device),
             norm=method.norm,
             eps=method.eps,
             step_size=method.step_size,
             steps=method.steps,
             targeted=True,
-        ).cpu()
-    return _derived(original, found, labels=goal, target=goal, start_index=np.full_like(goal, -1))
+        )
+
+    images = DerivedImages(original, derivation, making)
+    return _derived(original, images, labels=goal, target=goal, start_index=np.full_like(goal, -1))
 
 
-def starts(original: ImageDataset, start: str, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Where each inversion starts: images float32 (N, C, H, W) in [0, 1] and their source indices (-1 for noise).
-
-    "images" draws another image of the split, uniformly and whatever its label; "noise" draws Gaussian noise of mean
-    1/2 and standard deviation 1/4, clipped to [0, 1] (the paper gives neither).
-    """
-    indices = original.provenance["source_index"]
-    if start == "noise":
-        shape = original.image_shape
-        drawn = [numpy_generator(seed, "start", int(index)).normal(0.5, 0.25, shape) for index in indices]
-        return np.clip(np.array(drawn), 0, 1).astype(np.float32), np.full_like(indices, -1)
+def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
+    """The row (N,) of another image of the split at which each inversion starts, drawn uniformly whatever its label."""
     count = len(original)
     # One of the count - 1 others: a step of 1 to count - 1 round the circle.
-    ahead = [1 + numpy_generator(seed, "start", int(index)).integers(count - 1) for index in indices]
-    chosen = (np.arange(count) + np.array(ahead)) % count
-    return original.float_images()[chosen], indices[chosen]
+    ahead = [
+        1 + numpy_generator(seed, "start", int(index)).integers(count - 1)
+        for index in original.provenance["source_index"]
+    ]
+    return (np.arange(count) + np.array(ahead)) % count
 
 
-def _inverted(
-    network: Network, original: ImageDataset, method: Inversion, seed: int, progress: Progress
-) -> ImageDataset:
-    images = original.float_images()
-    begin, start_index = starts(original, method.start, seed)
-    device = network.mean.device
-    found = np.empty_like(images)
-    for batch in _batches(len(images), progress):
-        found[batch] = invert(
+def noise(indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
+    """Gaussian noise (n, C, H, W) of mean 1/2 and deviation 1/4, clipped to [0, 1]; the paper gives neither."""
+    drawn = [numpy_generator(seed, "start", int(index)).normal(0.5, 0.25, image_shape) for index in indices]
+    return np.clip(np.array(drawn), 0, 1).astype(np.float32)
+
+
+def _inverted(network: Prepared, original: ImageDataset, method: Inversion, seed: int, making: Making) -> ImageDataset:
+    indices = original.provenance["source_index"]
+    chosen = None if method.start == "noise" else start_rows(original, seed)
+    device = making.job.device
+
+    def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
+        if chosen is None:
+            start = noise(indices[rows], original.image_shape, seed)
+        else:
+            start = original.float_images(chosen[rows])
+        return invert(
             network,
-            torch.from_numpy(begin[batch]).to(device),
-            torch.from_numpy(images[batch]).to(device),
+            torch.from_numpy(start).to(device),
+            torch.from_numpy(original.float_images(rows)).to(device),
             step_size=method.step_size,
             steps=method.steps,
-        ).cpu()
-    none = np.full_like(start_index, -1)
-    return _derived(original, found, labels=original.labels, target=none, start_index=start_index)
+        )
 
-
-def _batches(count: int, progress: Progress) -> Iterator[slice]:
-    for first in range(0, count, BATCH):
-        yield slice(first, first + BATCH)
-        progress(min(1.0, (first + BATCH) / count))
+    none = np.full_like(indices, -1)
+    start_index = none if chosen is None else indices[chosen]
+    images = DerivedImages(original, derivation, making)
+    return _derived(original, images, labels=original.labels, target=none, start_index=start_index)
 
 
 def _derived(
     original: ImageDataset,
-    images: NDArray[np.float32],
+    images: DerivedImages,
     *,
     labels: NDArray[np.int64],
     target: NDArray[np.int64],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,14 @@ import torch
 
 from robustfeatures.attacks.pgd import pgd
 from robustfeatures.data.dataset import read_dataset
+from robustfeatures.engine.batches import batch_size, batches_of
+from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.saving import load_network
-from robustfeatures.training.accuracy import BATCH, predictions
+from robustfeatures.training.accuracy import predictions
 
 if TYPE_CHECKING:
+    from robustfeatures.engine.batches import Batches
     from robustfeatures.jobs import Job
-    from robustfeatures.models.network import Network
     from robustfeatures.recipes.parameters import Attack, Evaluation
 
 COLUMNS = ("metric", "label_shift", "eps", "correct", "total", "classes")
@@ -24,21 +26,27 @@ COLUMNS = ("metric", "label_shift", "eps", "correct", "total", "classes")
 
 def make(parameters: Evaluation, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
     """Write `rows.csv`: one row per label shift and radius, with counts of right predictions; eps 0 is clean."""
-    network = load_network(inputs["model"], job.device)
-    data = read_dataset(inputs["data"], parameters.split)
-    images = torch.from_numpy(data.float_images()).to(job.device)
+    network = Prepared(load_network(inputs["model"], job.device), precision=parameters.precision)
+    data = read_dataset(inputs["data"], parameters.split, in_memory=False)
+    images = batches_of(data, job.device)
     rows: list[tuple[str, int, float, int, int, int]] = []
     radii = sorted(parameters.eps)
     with job.computing():
+        predicted = predictions(network, images)
         for shift_number, label_shift in enumerate(parameters.label_shifts):
             labels = ((torch.from_numpy(data.labels) + label_shift) % data.num_classes).to(job.device)
             # What is wrong under a smaller attack, or none, stays wrong under a larger one.
-            standing = predictions(network, images) == labels
-            for radius_number, eps in enumerate(radii, start=1):
+            standing = predicted == labels
+            for radius_number, eps in enumerate(radii):
+                passes = shift_number * len(radii) + radius_number
+
+                def progress(seen: int, before: int = passes * len(data)) -> None:
+                    job.progress(before + seen, len(radii) * len(parameters.label_shifts) * len(data))
+
                 if eps > 0:
-                    standing = withstand(network, images, labels, standing, eps, parameters.attack)
+                    standing = withstand(network, images, labels, standing, eps, parameters.attack, progress)
+                progress(len(data))
                 rows.append(("accuracy", label_shift, eps, int(standing.sum()), len(labels), data.num_classes))
-                job.progress((shift_number + radius_number / len(radii)) / len(parameters.label_shifts))
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -46,24 +54,29 @@ def make(parameters: Evaluation, inputs: Mapping[str, Path], folder: Path, job: 
 
 
 def withstand(
-    network: Network,
-    images: torch.Tensor,
+    network: Prepared,
+    images: Batches,
     labels: torch.Tensor,
     standing: torch.Tensor,
     eps: float,
     attack: Attack,
+    progress: Callable[[int], None],
 ) -> torch.Tensor:
-    """Which of the `standing` images (bool (N,)) of `images` (N, C, H, W) withstand the attack of radius `eps`."""
+    """Which of the `standing` images (bool (N,)) withstand the attack of radius `eps`."""
     after = torch.zeros_like(standing)
-    for batch in torch.split(standing.nonzero().squeeze(1), BATCH):
+    left = standing.nonzero().squeeze(1).cpu()
+    for rows, batch in images.batches(left, batch_size(images.device, images.image_shape)):
         adversarial = pgd(
             network,
-            images[batch],
-            labels[batch],
+            batch,
+            labels[rows],
             norm=attack.norm,
             eps=eps,
             step_size=attack.relative_step_size * eps,
             steps=attack.steps,
         )
-        after[batch] = predictions(network, adversarial) == labels[batch]
+        with torch.no_grad():
+            after[rows] = network(adversarial).argmax(dim=1) == labels[rows]
+        left = left[len(rows) :]
+        progress(len(images) - len(left))
     return after

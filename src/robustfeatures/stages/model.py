@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from robustfeatures.data.dataset import ImageDataset, read_dataset
+from robustfeatures.data.dataset import read_dataset
+from robustfeatures.engine.batches import batches_of
 from robustfeatures.models.creation import create
 from robustfeatures.models.saving import save_network
 from robustfeatures.randomness import split_seed
@@ -19,31 +20,33 @@ from robustfeatures.training.loop import HistoryRow, Perturbation, ProbeSet, tra
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import Model, Probe, Training
+    from robustfeatures.models.network import Network
+    from robustfeatures.recipes.parameters import Model, Probe
 
 
 def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
     """Write `model.safetensors` and `history.csv` (one row per epoch and probe)."""
-    data = read_dataset(inputs["data"], "train")
-    images = torch.from_numpy(data.float_images()).to(job.device)
-    labels = torch.from_numpy(data.labels).to(job.device)
+    data = read_dataset(inputs["data"], "train", in_memory=False)
     torch.manual_seed(split_seed(parameters.seed, "initialisation"))
     architecture = parameters.architecture
     network = create(
         architecture.name, num_classes=data.num_classes, image_shape=data.image_shape, width=architecture.width
     )
-    network.normalise_like(images.cpu())
+    mean, std = data.channel_statistics()
+    network.normalise(torch.from_numpy(mean), torch.from_numpy(std))
     network.to(job.device)
     probes = [_probe_set(probe, inputs, job.device) for probe in parameters.probes]
+    images = batches_of(data, job.device)
     with job.computing():
         history = train(
             network,
             images,
-            labels,
+            torch.from_numpy(data.labels).to(job.device),
             parameters.training,
             seed=parameters.seed,
+            precision=parameters.precision,
             probes=probes,
-            perturbation=_perturbation(parameters.training),
+            perturbation=_perturbation(network, parameters),
             checkpoints=Checkpoints(job.scratch),
             progress=job.progress,
         )
@@ -58,19 +61,19 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
     _write_history(folder / "history.csv", history)
 
 
-def _perturbation(training: Training) -> Perturbation | None:
-    adversary = training.adversary
-    if adversary is None:
+def _perturbation(network: Network, parameters: Model) -> Perturbation | None:
+    if parameters.training.adversary is None:
         return None
     # By name, so that the recipe of a standard training does not depend on the code of the attacks.
-    perturb = import_module("robustfeatures.training.adversary").perturb
-    return lambda network, images, labels: perturb(network, images, labels, adversary)
+    attacker = import_module("robustfeatures.training.adversary").Attacker
+    made: Perturbation = attacker(network, parameters.training.adversary, parameters.precision)
+    return made
 
 
 def _probe_set(probe: Probe, inputs: Mapping[str, Path], device: torch.device) -> ProbeSet:
-    data: ImageDataset = read_dataset(inputs[probe.input], probe.split)
+    data = read_dataset(inputs[probe.input], probe.split, in_memory=False)
     labels = (torch.from_numpy(data.labels) + probe.label_shift) % data.num_classes
-    return ProbeSet(probe.name, torch.from_numpy(data.float_images()).to(device), labels.to(device))
+    return ProbeSet(probe.name, batches_of(data, device), labels.to(device))
 
 
 def _write_history(path: Path, history: list[HistoryRow]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from robustfeatures.recipes.canonical import DIGEST_LENGTH
 from robustfeatures.store.files import file_sha256
 
-ROWS_AT_A_TIME = 4096
+BLOCK_BYTES = 1 << 25
 
 
 def content_digest(payload: Path) -> str:
@@ -29,6 +29,9 @@ def content_digest(payload: Path) -> str:
     for name, array in sorted(root.members(max_depth=None)):
         if isinstance(array, zarr.Array):
             hasher.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
-            for first in range(0, array.shape[0], ROWS_AT_A_TIME):
-                hasher.update(np.asarray(array[first : first + ROWS_AT_A_TIME]).tobytes())
+            # Whole chunks, so that none is read twice.
+            chunk = array.chunks[0]
+            rows = chunk * max(1, BLOCK_BYTES * array.shape[0] // max(1, array.nbytes * chunk))
+            for first in range(0, array.shape[0], rows):
+                hasher.update(np.ascontiguousarray(array[first : first + rows]).data)
     return hasher.hexdigest()[:DIGEST_LENGTH]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.canonical import digest
+from robustfeatures.recipes.canonical import digest, without_paths
 from robustfeatures.store.files import read_json, write_json
 from robustfeatures.store.store import Store
 
@@ -51,7 +51,7 @@ def read_reference(path: Path) -> dict[str, Any]:
 def store_key(record: dict[str, Any], contents: dict[str, str]) -> str:
     """The key of a payload: stage, parameters, code, and the content digests of the inputs by role."""
     identity = {name: record[name] for name in ("stage", "version", "parameters", "code", "torch")}
-    return digest({**identity, "inputs": contents})
+    return digest({**without_paths(identity), "inputs": contents})
 
 
 def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]) -> None:

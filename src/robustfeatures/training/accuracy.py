@@ -1,23 +1,32 @@
-"""Accuracy of a network on images in memory."""
+"""Accuracy of a network on a split."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-BATCH = 512
+from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.precision import autocast, laid_out
+
+if TYPE_CHECKING:
+    from robustfeatures.engine.batches import Batches
+    from robustfeatures.recipes.parameters import Precision
 
 
-def predictions(model: nn.Module, images: Tensor) -> Tensor:
-    """The predicted class (N,) of each image (N, C, H, W), in eval mode; the mode is as before on return."""
+def predictions(model: nn.Module, images: Batches, *, precision: Precision = "float32") -> Tensor:
+    """The predicted class (N,) of each image, in eval mode; the mode is as before on return."""
     training = model.training
     model.eval()
-    with torch.no_grad():
-        predicted = torch.cat([model(batch).argmax(dim=1) for batch in torch.split(images, BATCH)])
+    everything = torch.arange(len(images))
+    size = batch_size(images.device, images.image_shape)
+    with torch.no_grad(), autocast(images.device, precision):
+        found = [model(laid_out(batch)).argmax(dim=1) for _, batch in images.batches(everything, size)]
     model.train(training)
-    return predicted
+    return torch.cat(found)
 
 
-def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """The share of right predictions, 0 to 1."""
-    return (predictions(model, images) == labels).double().mean().item()
+def accuracy(model: nn.Module, images: Batches, labels: Tensor, *, precision: Precision = "float32") -> float:
+    """The share of right predictions, 0 to 1; `labels` (N,) on the device of the images."""
+    return (predictions(model, images, precision=precision) == labels).double().mean().item()

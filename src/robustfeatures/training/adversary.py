@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
 from robustfeatures.attacks.pgd import pgd
+from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.prepared import Prepared
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Adversary
+    from robustfeatures.models.network import Network
+    from robustfeatures.recipes.parameters import Adversary, Precision
 
 
-def perturb(model: nn.Module, images: Tensor, labels: Tensor, adversary: Adversary) -> Tensor:
-    """PGD from the original image, as in not-bugs-2019, Appendix C.3."""
-    return pgd(
-        model,
-        images,
-        labels,
-        norm=adversary.norm,
-        eps=adversary.eps,
-        step_size=adversary.step_size,
-        steps=adversary.steps,
-    )
+class Attacker:
+    """PGD from the original image on the network as it is now, in eval mode, as in not-bugs-2019, Appendix C.3."""
+
+    def __init__(self, network: Network, adversary: Adversary, precision: Precision) -> None:
+        self.prepared = Prepared(network, precision=precision)
+        self.adversary = adversary
+
+    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,)."""
+        self.prepared.refresh()
+        size = batch_size(images.device, images.shape[1:])
+        blocks = zip(torch.split(images, size), torch.split(labels, size), strict=True)
+        return torch.cat([self._perturbed(*block) for block in blocks])
+
+    def _perturbed(self, images: Tensor, labels: Tensor) -> Tensor:
+        adversary = self.adversary
+        return pgd(
+            self.prepared,
+            images,
+            labels,
+            norm=adversary.norm,
+            eps=adversary.eps,
+            step_size=adversary.step_size,
+            steps=adversary.steps,
+        )

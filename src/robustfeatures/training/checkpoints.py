@@ -1,4 +1,4 @@
-"""The state of a training between two epochs, on disk."""
+"""The state of a training between two steps, on disk."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ class Checkpoints:
             return None
         return state
 
+    def due(self) -> bool:
+        """Whether the last time was long enough ago."""
+        return time.monotonic() - self.last >= INTERVAL
+
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state if the last time was long enough ago."""
-        if time.monotonic() - self.last < INTERVAL:
-            return
+        """Save the state."""
         fresh = self.path.with_suffix(".fresh")
         buffer = io.BytesIO()
         torch.save(state, buffer)

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import astuple, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from robustfeatures.engine.precision import autocast, laid_out, memory_format
 from robustfeatures.errors import UserError
 from robustfeatures.randomness import split_seed
 from robustfeatures.training.accuracy import accuracy
-from robustfeatures.training.augmentation import shift
-from robustfeatures.training.checkpoints import Checkpoints
+from robustfeatures.training.augmentation import Augmenter
 from robustfeatures.training.optimiser import SGD
 from robustfeatures.training.schedules import Schedule, constant, one_cycle, step_drops
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Training
+    from robustfeatures.engine.batches import Batches
+    from robustfeatures.recipes.parameters import Precision, Training
+    from robustfeatures.training.checkpoints import Checkpoints
 
-# (network, images, labels) -> images to train on instead.
-Perturbation = Callable[[nn.Module, Tensor, Tensor], Tensor]
+# (images, labels) -> images to train on instead.
+Perturbation = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """Images (N, C, H, W) and labels (N,) on which accuracy is taken after each epoch."""
+    """Images and labels (N,) on which accuracy is taken after each epoch."""
 
     name: str
-    images: Tensor
+    images: Batches
     labels: Tensor
 
 
@@ -54,19 +56,30 @@ def schedule(settings: Training, steps_per_epoch: int) -> Schedule:
     return constant(settings.learning_rate)
 
 
+@dataclass
+class Position:
+    """How far a training has come: whole epochs, steps and summed loss of the epoch under way, and the history."""
+
+    epoch: int = 0
+    step: int = 0
+    total: float = 0.0
+    history: list[HistoryRow] = field(default_factory=list)
+
+
 def train(
     network: nn.Module,
-    images: Tensor,
+    images: Batches,
     labels: Tensor,
     settings: Training,
     *,
     seed: int,
+    precision: Precision = "float32",
     probes: Iterable[ProbeSet] = (),
     perturbation: Perturbation | None = None,
     checkpoints: Checkpoints | None = None,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[HistoryRow]:
-    """Train the network in place on `images` (N, C, H, W) in [0, 1] and `labels` (N,); it is in eval mode on return.
+    """Train the network in place on `images` in [0, 1] and `labels` (N,); it is in eval mode on return.
 
     With `perturbation` each batch is replaced by what it returns: adversarial training. A run that finds a checkpoint
     goes on from it and ends with the same weights, bit for bit, as one that was never stopped.
@@ -77,45 +90,63 @@ def train(
     probes = tuple(probes)
     steps_per_epoch = math.ceil(len(images) / settings.batch_size)
     rate = schedule(settings, steps_per_epoch)
+    network.to(memory_format=memory_format(images.image_shape[-1]))  # type: ignore[call-overload]  # torch's stub lacks it
     optimiser = SGD(network.parameters(), momentum=settings.momentum, weight_decay=settings.weight_decay)
-    history: list[HistoryRow] = []
-    state = checkpoints.load() if checkpoints else None
-    if state:
-        network.load_state_dict(state["network"])
-        optimiser.velocities = state["velocities"]
-        history = [HistoryRow(*row) for row in state["history"]]
-    for epoch in range(state["epoch"] if state else 0, settings.epochs):
+    position = _resumed(network, optimiser, checkpoints)
+    total = torch.full((), position.total, dtype=torch.float64, device=images.device)
+    for epoch in range(position.epoch, settings.epochs):
         generator = torch.Generator().manual_seed(split_seed(seed, "order", epoch))
-        order = torch.randperm(len(images), generator=generator).to(images.device)
-        total = torch.zeros((), device=images.device)
+        order = torch.randperm(len(images), generator=generator)
+        augment = settings.augmentation and Augmenter(settings.augmentation, len(images), generator, images.device)
         network.train()
-        for step, batch in enumerate(torch.split(order, settings.batch_size), start=epoch * steps_per_epoch):
-            batch_images, batch_labels = images[batch], labels[batch]
-            if settings.augmentation == "shift":
-                batch_images = shift(batch_images, generator)
+        for rows, batch in images.batches(order[position.step * settings.batch_size :], settings.batch_size):
+            batch_labels = labels[rows]
+            if augment:
+                batch = augment(batch, rows)
             if perturbation:
-                batch_images = perturbation(network, batch_images, batch_labels)
-            loss = functional.cross_entropy(network(batch_images), batch_labels)
+                batch = perturbation(batch, batch_labels)
+            with autocast(images.device, precision):
+                loss = functional.cross_entropy(network(laid_out(batch)), batch_labels)
             optimiser.zero_grad()
             torch.autograd.backward(loss)
-            optimiser.step(rate(step))
-            total += loss.detach() * len(batch)
-        mean_loss = (total / len(images)).item()
+            optimiser.step(rate(epoch * steps_per_epoch + position.step))
+            total += loss.detach() * len(rows)
+            position.step += 1
+            seen = epoch * len(images) + min(position.step * settings.batch_size, len(images))
+            progress(seen, settings.epochs * len(images))
+            if checkpoints and checkpoints.due() and position.step < steps_per_epoch:
+                position.total = total.item()
+                checkpoints.save(_state(network, optimiser, position))
+        mean_loss = total.item() / len(images)
         if not math.isfinite(mean_loss):
             raise UserError(f"training: the loss is {mean_loss} in epoch {epoch + 1}; lower training.learning_rate")
-        history += [
-            HistoryRow(epoch + 1, probe.name, accuracy(network, probe.images, probe.labels), mean_loss)
-            for probe in probes
-        ]
-        progress((epoch + 1) / settings.epochs)
-        if checkpoints:
-            checkpoints.save(
-                {
-                    "epoch": epoch + 1,
-                    "network": network.state_dict(),
-                    "velocities": optimiser.velocities,
-                    "history": [(row.epoch, row.probe, row.accuracy, row.loss) for row in history],
-                }
-            )
+        total.zero_()
+        for probe in probes:
+            share = accuracy(network, probe.images, probe.labels, precision=precision)
+            position.history.append(HistoryRow(epoch + 1, probe.name, share, mean_loss))
+        position = Position(epoch + 1, history=position.history)
+        if checkpoints and checkpoints.due():
+            checkpoints.save(_state(network, optimiser, position))
     network.eval()
-    return history
+    return position.history
+
+
+def _state(network: nn.Module, optimiser: SGD, position: Position) -> dict[str, Any]:
+    return {
+        "network": network.state_dict(),
+        "velocities": optimiser.velocities,
+        "epoch": position.epoch,
+        "step": position.step,
+        "total": position.total,
+        "history": [astuple(row) for row in position.history],
+    }
+
+
+def _resumed(network: nn.Module, optimiser: SGD, checkpoints: Checkpoints | None) -> Position:
+    state = checkpoints.load() if checkpoints else None
+    if state is None:
+        return Position()
+    network.load_state_dict(state["network"])
+    optimiser.velocities = state["velocities"]
+    history = [HistoryRow(*row) for row in state["history"]]
+    return Position(state["epoch"], state["step"], state["total"], history)

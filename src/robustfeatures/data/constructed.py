@@ -1,0 +1,96 @@
+"""Torch tensors of images and labels, in the layout of the data sets published with not-bugs-2019.
+
+A folder holds two files, `<name>_ims` and `<name>_lab` (CIFAR_ims and CIFAR_lab in the published releases); each is a
+list of tensors, to be read one after another, or one tensor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfeatures.data.folder import check_digest, digest_of_files, own_path
+from robustfeatures.data.npz import check_range
+from robustfeatures.data.operations import Joined
+from robustfeatures.data.raw import POOL, RawData
+from robustfeatures.errors import UserError
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.parameters import Data
+
+
+def load(parameters: Data, raw: Path) -> dict[str, RawData]:
+    """The pool "all": float32 in [0, 1] stays float32; classes are called by their numbers.
+
+    The files stay mapped into memory where torch can do so, and images are read when they are asked for.
+
+    Raises:
+        UserError: the folder has not one pair of files, another digest, or tensors of another shape, type or range.
+    """
+    images_file, labels_file = _files(parameters)
+    check_digest(parameters, own_digest(parameters))
+    images, labels = _tensors(images_file), _tensors(labels_file)
+    where = f"data.path: {images_file.parent}"
+    for tensor in images:
+        if tensor.ndim != 4 or tensor.shape[1:] != images[0].shape[1:] or tensor.dtype != images[0].dtype:
+            raise UserError(
+                f"{where}: images: a tensor of shape {tensor.shape} and type {tensor.dtype} after one of shape "
+                f"{images[0].shape} and type {images[0].dtype}; all must be (N, C, height, width) of one kind"
+            )
+        check_range(tensor, where)
+    for tensor in labels:
+        if tensor.dtype.kind not in "iu" or tensor.ndim != 1:
+            raise UserError(f"{where}: labels: shape {tensor.shape} and type {tensor.dtype}, not integers (N,)")
+    numbers = np.concatenate(labels).astype(np.int64)
+    joined = Joined(tuple(images))
+    class_names = tuple(str(number) for number in range(int(numbers.max(initial=0)) + 1))
+    pool = RawData(joined, numbers, class_names)
+    pool.check(where)
+    return {POOL: pool}
+
+
+def own_digest(parameters: Data) -> str:
+    """The SHA-256 over the sorted lines `<file name> <SHA-256 of the file>` of the two files."""
+    digests: dict[str, str] = {}
+    for path in _files(parameters):
+        with path.open("rb") as file:
+            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digest_of_files(digests)
+
+
+def _files(parameters: Data) -> tuple[Path, Path]:
+    folder = own_path(parameters)
+    pairs = [
+        (path, path.with_name(path.name.removesuffix("_ims") + "_lab"))
+        for path in sorted(folder.glob("*_ims"))
+        if path.with_name(path.name.removesuffix("_ims") + "_lab").is_file()
+    ]
+    if len(pairs) != 1:
+        raise UserError(f"data.path: {folder} has {len(pairs)} pairs of files <name>_ims and <name>_lab, not one")
+    return pairs[0]
+
+
+def _tensors(path: Path) -> list[NDArray[Any]]:
+    """The tensors of a file as arrays that share its memory."""
+    import torch
+
+    try:
+        # Only the newer of torch's two formats, a zip archive, can be mapped.
+        loaded = torch.load(path, weights_only=True, map_location="cpu", mmap=zipfile.is_zipfile(path))
+    except MemoryError:
+        raise
+    except Exception as error:  # torch raises many kinds for damaged or forbidden content
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"data.path: {path} is not a readable torch file of tensors: {reason}") from error
+    tensors = list(loaded) if isinstance(loaded, list | tuple) else [loaded]
+    if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        raise UserError(f"data.path: {path} holds no tensor or list of tensors")
+    try:
+        return [tensor.detach().numpy() for tensor in tensors]
+    except TypeError as error:
+        raise UserError(f"data.path: {path} holds tensors of type {tensors[0].dtype}; save float32") from error

@@ -1,0 +1,335 @@
+"""What a recipe does with a data set after its split: choose, merge, relabel and join, without reading an image."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfeatures.data.raw import Images, Part
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.recipes.parameters import (
+    Concatenate,
+    Data,
+    KeepClasses,
+    Listed,
+    MergeClasses,
+    Named,
+    Operation,
+    Relabel,
+    Subset,
+)
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# The origin of a part that was joined from two: its source indices count in two places, so no list can name them.
+CONCATENATED = "concatenated"
+DROPPED = -1
+
+
+def apply(
+    parts: Mapping[str, Part], operation: Operation, load: Callable[[Data], Mapping[str, Part]]
+) -> dict[str, Part]:
+    """The splits after one operation, each in its old order; `load` reads the data set that is to be joined.
+
+    Raises:
+        UserError: the operation names a class, a split, a file or an image that is not there, draws more images than
+            there are, joins what does not fit, or leaves a class without an image in some split.
+    """
+    match operation:
+        case KeepClasses():
+            after = _keep(parts, operation)
+        case MergeClasses():
+            after = _merge(parts, operation)
+        case Relabel():
+            after = _relabel(parts, operation)
+        case Subset():
+            after = _subset(parts, operation)
+        case Listed():
+            after = _listed(parts, operation)
+        case Named():
+            after = {split: _named(part, operation) for split, part in parts.items()}
+        case Concatenate():
+            after = _concatenate(parts, load(operation.data))
+    for split, part in after.items():
+        _check_classes(part, split, operation)
+    return after
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Several sets of images, one after another; each is read where its rows are asked for.
+
+    All have the same dtype and the same (C, H, W).
+    """
+
+    parts: tuple[Images, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(part.shape[0] for part in self.parts), *self.parts[0].shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.parts[0].dtype
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
+        ends = np.cumsum([part.shape[0] for part in self.parts])
+        owners = np.searchsorted(ends, rows, side="right")
+        images = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        for owner in np.unique(owners):
+            mine = np.flatnonzero(owners == owner)
+            images[mine] = self.parts[owner][rows[mine] - (ends[owner] - self.parts[owner].shape[0])]
+        return images
+
+
+@dataclass(frozen=True)
+class Resized:
+    """Images (N, C, size, size), each resized where it is asked for; uint8 stays uint8 and float32 float32."""
+
+    images: Images
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.images.shape[:2], self.size, self.size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.images.dtype
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
+        from PIL import Image
+
+        resized = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        for place, image in zip(resized, self.images[rows], strict=True):
+            for channel, plane in zip(place, image, strict=True):
+                channel[...] = np.asarray(square(Image.fromarray(plane), self.size))
+        # Interpolation in floating point may leave [0, 1] by a rounding error.
+        return np.clip(resized, 0, 1) if self.dtype == np.float32 else resized
+
+
+def square(image: Image, size: int) -> Image:
+    """The image with its shorter side resized to `size` pixels (bilinear, antialiased), then cut to its centre."""
+    from PIL.Image import Resampling
+
+    width, height = image.size
+    shorter = min(width, height)
+    if shorter != size:
+        image = image.resize((int(size * width / shorter), int(size * height / shorter)), Resampling.BILINEAR)
+    left, top = round((image.width - size) / 2), round((image.height - size) / 2)
+    return image.crop((left, top, left + size, top + size))
+
+
+def _where(operation: Operation) -> str:
+    return f"data.operations: {operation.kind}"
+
+
+def _class_names(parts: Mapping[str, Part]) -> tuple[str, ...]:
+    return next(iter(parts.values())).class_names
+
+
+def _check_classes(part: Part, split: str, operation: Operation) -> None:
+    empty = np.flatnonzero(np.bincount(part.labels, minlength=len(part.class_names)) == 0)
+    if len(empty):
+        remedy = "; to join classes, use 'merge'" if operation.kind == "relabel" else ""
+        name = part.class_names[empty[0]]
+        raise UserError(f"{_where(operation)}: no image of the class {name!r} is left in the split {split!r}{remedy}")
+
+
+def _numbers(names: Iterable[str], class_names: tuple[str, ...], operation: Operation) -> list[int]:
+    """The place of each named class, none of which may be named twice."""
+    numbers: list[int] = []
+    for name in names:
+        if name not in class_names:
+            raise UserError(f"{_where(operation)}: there is no class {name!r}{suggestion(name, class_names)}")
+        number = class_names.index(name)
+        if number in numbers:
+            raise UserError(f"{_where(operation)}: the class {name!r} is given twice; name it once")
+        numbers.append(number)
+    return numbers
+
+
+def _relabelled(part: Part, new_label: NDArray[np.int64], class_names: tuple[str, ...]) -> Part:
+    """The images whose class has a new label; the others are dropped."""
+    labels = new_label[part.labels]
+    rows = np.flatnonzero(labels != DROPPED)
+    return replace(part.rows(rows), labels=labels[rows], class_names=class_names)
+
+
+def _keep(parts: Mapping[str, Part], operation: KeepClasses) -> dict[str, Part]:
+    class_names = _class_names(parts)
+    new_label = np.full(len(class_names), DROPPED, np.int64)
+    new_label[_numbers(operation.keep, class_names, operation)] = np.arange(len(operation.keep))
+    return {split: _relabelled(part, new_label, operation.keep) for split, part in parts.items()}
+
+
+def _merge(parts: Mapping[str, Part], operation: MergeClasses) -> dict[str, Part]:
+    """The new classes are numbered by their first old class: a recipe's digest does not see the order of the groups."""
+    class_names = _class_names(parts)
+    _numbers([name for group in operation.groups.values() for name in group], class_names, operation)
+    members = {name: _numbers(group, class_names, operation) for name, group in operation.groups.items()}
+    new_names = tuple(sorted(members, key=lambda name: min(members[name])))
+    new_label = np.full(len(class_names), DROPPED, np.int64)
+    for label, name in enumerate(new_names):
+        new_label[members[name]] = label
+    return {split: _relabelled(part, new_label, new_names) for split, part in parts.items()}
+
+
+def _relabel(parts: Mapping[str, Part], operation: Relabel) -> dict[str, Part]:
+    class_names = _class_names(parts)
+    old = _numbers(operation.mapping, class_names, operation)
+    new = [_numbers([name], class_names, operation)[0] for name in operation.mapping.values()]
+    new_label = np.arange(len(class_names))
+    new_label[old] = new
+    return {split: _relabelled(part, new_label, class_names) for split, part in parts.items()}
+
+
+def _subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part]:
+    from sklearn.model_selection import train_test_split
+
+    where = _where(operation)
+    if operation.split not in parts:
+        raise UserError(f"{where}: there is no split {operation.split!r}{suggestion(operation.split, parts)}")
+    part = parts[operation.split]
+    count = len(part.labels)
+    if operation.samples > count:
+        raise UserError(f"{where}: {operation.samples} samples of {count} images in the split {operation.split!r}")
+    rows = np.arange(count)
+    if operation.samples < count:
+        try:
+            rows, _ = train_test_split(
+                rows, train_size=operation.samples, stratify=part.labels, random_state=operation.seed
+            )
+        except ValueError as error:
+            raise UserError(f"{where}: {operation.samples} samples cannot be drawn by class: {error}") from error
+    return {**parts, operation.split: part.rows(np.sort(rows))}
+
+
+def _listed(parts: Mapping[str, Part], operation: Listed) -> dict[str, Part]:
+    """Only the listed images of one of the source's own splits.
+
+    This is how CIFAR-minus-Flickr (two-pathways-2021) is made: CIFAR-10 without the images that were found on Flickr,
+    52 172 of 60 000. The paper names the seven search engines behind Tiny Images as the reason and publishes no list,
+    so the list comes from the user, one for `train` and one for `test`.
+    """
+    where = _where(operation)
+    origins = {split: part for split, part in parts.items() if part.origin == operation.split}
+    if not origins:
+        known = sorted({part.origin for part in parts.values()})
+        remedy = "; list before concatenating" if CONCATENATED in known else ""
+        raise UserError(f"{where}: the source has no split {operation.split!r} (it has: {', '.join(known)}){remedy}")
+    by_name = _indices_by_name(origins)
+    listed: dict[int, int] = {}
+    for line, entry in _entries(operation):
+        index = _index_of(entry, origins, by_name, f"{where}: {operation.path}, line {line}")
+        if index in listed:
+            raise UserError(f"{where}: {operation.path}, line {line}: {entry!r} is on line {listed[index]} already")
+        listed[index] = line
+    if not listed:
+        raise UserError(f"{where}: {operation.path} lists no image")
+    wanted = np.fromiter(listed, np.int64)
+    chosen = {split: part.rows(np.flatnonzero(np.isin(part.source_index, wanted))) for split, part in origins.items()}
+    return {**parts, **chosen}
+
+
+def _entries(operation: Listed) -> Iterator[tuple[int, str]]:
+    """The lines of the list that hold something, numbered from 1."""
+    where, path = _where(operation), Path(operation.path)
+    if not path.is_file():
+        raise UserError(f"{where}: {path} does not exist")
+    content = path.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != operation.sha256:
+        raise UserError(f"{where}: {path} has the SHA-256 {found}, not {operation.sha256}; was it edited?")
+    try:
+        lines = content.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: {path} is not a text file in UTF-8: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        entry = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
+        if entry:
+            yield number, entry
+
+
+def _index_of(entry: str, origins: Mapping[str, Part], by_name: Mapping[str, list[int]], where: str) -> int:
+    """The source index that a line of the list means."""
+    part = next(iter(origins.values()))
+    if re.fullmatch(r"-?\d+", entry):
+        if not 0 <= int(entry) < part.origin_size:
+            raise UserError(f"{where}: index {entry} is out of range; {part.origin!r} has {part.origin_size} images")
+        return int(entry)
+    if not by_name:
+        raise UserError(f"{where}: {entry!r} is no index, and the images of this source have no file names")
+    found = by_name.get(entry, [])
+    if not found:
+        whole = sum(len(one.labels) for one in origins.values()) == part.origin_size
+        remedy = "" if whole else "; list before other operations drop images"
+        raise UserError(f"{where}: no image of {part.origin!r} has the file name {entry!r}{remedy}")
+    if len(found) > 1:
+        raise UserError(f"{where}: {len(found)} images have the file name {entry!r}; give their indices")
+    return found[0]
+
+
+def _indices_by_name(origins: Mapping[str, Part]) -> dict[str, list[int]]:
+    indices: dict[str, list[int]] = {}
+    for part in origins.values():
+        for name, index in zip(part.names or (), part.source_index.tolist(), strict=part.names is not None):
+            indices.setdefault(name, []).append(index)
+    return indices
+
+
+def _named(part: Part, operation: Named) -> Part:
+    """A pattern with a slash is matched against the whole name, one without against what follows the last slash."""
+    if part.names is None:
+        raise UserError(f"{_where(operation)}: the images of this source have no file names")
+    names = part.names if "/" in operation.pattern else [name.rpartition("/")[2] for name in part.names]
+    rows = np.flatnonzero([fnmatchcase(name, operation.pattern) for name in names])
+    if not len(rows):
+        raise UserError(f"{_where(operation)}: no file name matches {operation.pattern!r}, such as {part.names[0]!r}")
+    return part.rows(rows)
+
+
+def _concatenate(first: Mapping[str, Part], second: Mapping[str, Part]) -> dict[str, Part]:
+    where = "data.operations: concatenate"
+    one, other = next(iter(first.values())), next(iter(second.values()))
+    if one.class_names != other.class_names:
+        raise UserError(f"{where}: the classes differ: {_differing(one.class_names, other.class_names)}")
+    if one.images.shape[1:] != other.images.shape[1:]:
+        raise UserError(f"{where}: the image shapes differ: {one.images.shape[1:]} and {other.images.shape[1:]}")
+    if one.images.dtype != other.images.dtype:
+        raise UserError(f"{where}: the image types differ: {one.images.dtype} and {other.images.dtype}")
+    splits = dict.fromkeys([*first, *second])
+    return {
+        split: _join(first[split], second[split]) if split in first and split in second else {**second, **first}[split]
+        for split in splits
+    }
+
+
+def _differing(first: tuple[str, ...], second: tuple[str, ...]) -> str:
+    for number, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return f"class {number} is {one!r} and {other!r}"
+    return f"{len(first)} and {len(second)} of them"
+
+
+def _join(first: Part, second: Part) -> Part:
+    """One part after the other; file names are kept where both have them."""
+    names = None if first.names is None or second.names is None else first.names + second.names
+    return Part(
+        images=Joined((first.images, second.images)),
+        labels=np.concatenate([first.labels, second.labels]),
+        class_names=first.class_names,
+        names=names,
+        source_index=np.concatenate([first.source_index, second.source_index]),
+        origin=CONCATENATED,
+        origin_size=first.origin_size + second.origin_size,
+    )

@@ -1,0 +1,88 @@
+"""From a source to the splits of a canonical data set: load, draw, then the operations in their order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+
+from robustfeatures.data.operations import Resized, apply
+from robustfeatures.data.raw import POOL, Part, RawData
+from robustfeatures.data.registry import BROUGHT, source_entry
+from robustfeatures.errors import UserError
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.parameters import Data
+
+
+def prepared(parameters: Data, raw_folder: Path) -> dict[str, Part]:
+    """The splits that the parameters describe, by name; images are not read before they are asked for.
+
+    Raises:
+        UserError: the source cannot be read or split so, or an operation does not fit it.
+    """
+    parameters = placed(parameters, raw_folder)
+    module, _, function = source_entry(parameters.source).partition(":")
+    raw: dict[str, RawData] = getattr(import_module(module), function)(parameters, raw_folder)
+    for name, data in raw.items():
+        data.check(parameters.path or f"data.source {parameters.source}")
+        # Image folders have resized their files already, whose sizes may differ.
+        if parameters.size is not None and data.images.shape[2:] != (parameters.size, parameters.size):
+            raw[name] = replace(data, images=Resized(data.images, parameters.size))
+    parts = split(raw, parameters)
+    for operation in parameters.operations:
+        parts = apply(parts, operation, lambda other: prepared(other, raw_folder))
+    return parts
+
+
+def placed(parameters: Data, raw_folder: Path) -> Data:
+    """The parameters with the place of a set that the user brings, where they do not give one."""
+    if parameters.path is None and parameters.source in BROUGHT:
+        return replace(parameters, path=str(raw_folder / BROUGHT[parameters.source]))
+    return parameters
+
+
+def split(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
+    """Train, validation and test, each in the order of the source. A share is drawn from all, then from what is left.
+
+    Raises:
+        UserError: a share is missing, or given for a split that the source brings itself; or a class has too few
+            images for every split to hold one of it.
+    """
+    parts = {name: Part.whole(data, name) for name, data in raw.items()}
+    if POOL in parts:
+        if parameters.test is None:
+            raise UserError("data.test: the source has one pool of images; say what share of it is for testing")
+        parts["train"], parts["test"] = _drawn(parts.pop(POOL), parameters.test, parameters.split_seed)
+        left = 1 - parameters.test
+    else:
+        if parameters.test is not None:
+            raise UserError(f"data.test: the source {parameters.source!r} has a test split of its own")
+        left = 1.0
+    if parameters.validation is not None:
+        if "validation" in parts:
+            raise UserError(f"data.validation: the source {parameters.source!r} has a validation split of its own")
+        if "train" not in parts:
+            raise UserError(f"data.validation: the source {parameters.source!r} has no images to train on")
+        share = parameters.validation / left
+        parts["train"], parts["validation"] = _drawn(parts["train"], share, parameters.split_seed)
+    return parts
+
+
+def _drawn(part: Part, share: float, seed: int) -> tuple[Part, Part]:
+    try:
+        rest, drawn = train_test_split(
+            np.arange(len(part.labels)), test_size=share, stratify=part.labels, random_state=seed
+        )
+    except ValueError as error:
+        raise UserError(f"data.validation, data.test: the images cannot be split so: {error}") from error
+    return part.rows(_sorted(rest)), part.rows(_sorted(drawn))
+
+
+def _sorted(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.sort(rows).astype(np.int64)

@@ -1,0 +1,48 @@
+"""SVHN (Netzer et al., 2011), cropped digits: 99 289 house numbers in colour, 32x32 pixels, read by torchvision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robustfeatures.data.download import Download, check_counts
+from robustfeatures.data.raw import RawData
+from robustfeatures.vision import torchvision
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.parameters import Data
+
+# The published split "extra" (531 131 easier images) is left out.
+COUNTS = {"train": 73_257, "test": 26_032}
+
+
+def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
+    """The files of both splits, with torchvision's addresses and MD5 sums, at the place where torchvision looks."""
+    published = torchvision().datasets.SVHN.split_list
+    return tuple(Download((url,), _folder(raw) / name, md5=md5) for url, name, md5 in map(published.get, COUNTS))
+
+
+def load(parameters: Data, raw: Path) -> dict[str, RawData]:
+    """The published splits: train (73 257, 3, 32, 32) and test (26 032, 3, 32, 32), uint8; class 0 is the digit 0.
+
+    Raises:
+        UserError: a file cannot be fetched, or does not hold what was published.
+    """
+    for file in downloads(parameters, raw):
+        file.bring()
+    splits = {split: _split(raw, split) for split in COUNTS}
+    check_counts(splits, COUNTS, parameters.source)
+    return splits
+
+
+def _folder(raw: Path) -> Path:
+    return raw / "svhn"
+
+
+def _split(raw: Path, split: str) -> RawData:
+    published = torchvision().datasets.SVHN(_folder(raw), split=split)
+    images = np.ascontiguousarray(published.data)
+    class_names = tuple(str(digit) for digit in range(10))
+    return RawData(images, published.labels, class_names)

@@ -1,0 +1,96 @@
+"""A network made ready for attacks: frozen, in eval mode, batch norm folded, in a fast layout and precision."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from robustfeatures.engine.precision import autocast, laid_out
+from robustfeatures.models.network import Network
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.parameters import Precision
+
+
+class Prepared(nn.Module):
+    """A frozen copy of a network for gradients with respect to images; `refresh` follows the network as it trains.
+
+    Each batch norm that follows a convolution is folded into it, which is exact in eval mode up to rounding. With
+    `precision` "bfloat16" convolutions and linear layers run in bfloat16; logits and representation are float32.
+    """
+
+    def __init__(self, network: Network, *, precision: Precision = "float32") -> None:
+        super().__init__()
+        self._original = [network]  # in a list, so that it is no submodule
+        self.precision = precision
+        self.copy = copy.deepcopy(network).eval()
+        self.copy.features, self.folded = _without_batch_norm(self.copy.features)
+        self.copy.requires_grad_(False)
+        if precision == "bfloat16":
+            for module in self.copy.modules():
+                if isinstance(module, (nn.Conv2d, nn.Linear)):
+                    module.to(torch.bfloat16)
+        self.refresh()
+        self.eval()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Take over the network's weights and running statistics as they are now."""
+        original = self._original[0]
+        fused: dict[str, Tensor] = {}
+        for conv_name, norm_name in self.folded.items():
+            conv, norm = original.features.get_submodule(conv_name), original.features.get_submodule(norm_name)
+            assert isinstance(conv, nn.Conv2d)
+            assert isinstance(norm, nn.BatchNorm2d)
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
+            weight, bias = fuse_conv_bn_weights(
+                conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+            )
+            fused |= {f"features.{conv_name}.weight": weight, f"features.{conv_name}.bias": bias}
+        current = original.state_dict() | fused
+        for name, value in self.copy.state_dict().items():
+            value.copy_(current[name])
+
+    def representation(self, images: Tensor) -> Tensor:
+        """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
+        return self._run(self.copy.representation, images)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, float32 (N, K), of images (N, C, H, W) in [0, 1]."""
+        return self._run(self.copy, images)
+
+    def _run(self, function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+        with autocast(images.device, self.precision):
+            result = function(laid_out(images))
+        return result.float()
+
+
+def _without_batch_norm(features: nn.Module) -> tuple[fx.GraphModule, dict[str, str]]:
+    """The features with each batch norm after a convolution taken out, and the names of those pairs."""
+    graph_module = fx.symbolic_trace(features)
+    modules = dict(graph_module.named_modules())
+    folded: dict[str, str] = {}
+    for node in graph_module.graph.nodes:
+        before = node.args[0] if node.args else None
+        if (
+            node.op == "call_module"
+            and isinstance(modules[node.target], nn.BatchNorm2d)
+            and isinstance(before, fx.Node)
+            and before.op == "call_module"
+            and isinstance(conv := modules[str(before.target)], nn.Conv2d)
+            and len(before.users) == 1
+        ):
+            folded[str(before.target)] = node.target
+            node.replace_all_uses_with(before)
+            graph_module.graph.erase_node(node)
+            if conv.bias is None:
+                conv.bias = nn.Parameter(torch.zeros_like(conv.weight[:, 0, 0, 0]))
+    graph_module.recompile()
+    graph_module.delete_all_unused_submodules()
+    return graph_module, folded

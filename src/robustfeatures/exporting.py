@@ -1,0 +1,185 @@
+"""Data sets in formats that other programs read: image folders, `.npz` files, torch tensors."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfeatures.data.dataset import ImageDataset, read_dataset, splits_of
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.opening import payload_file
+
+Format = Literal["folder", "npz", "constructed"]
+SPLITS = ("train", "validation", "test")
+
+
+def export(
+    reference_or_path: str | Path,
+    out: Path,
+    form: Format,
+    *,
+    split: str | None = None,
+    store: str | Path | None = None,
+) -> list[str]:
+    """Write all splits of a data set, or one, at `out`; returns what was written and what the format loses.
+
+    folder: `out/<split>/<class>/<source index>.png`, read again by the source `folder`. float32 is rounded to 8 bits.
+    npz: the file `out`, read again by the source `npz`: `images`, `labels` and a column for each kind of provenance,
+        which begin with `<split>_` where all splits are written, and `class_names`.
+    constructed: `<name>_ims` and `<name>_lab` in `out`, or in `out/<split>` where all splits are written, with the name
+        of `out`. Each is a list of tensors, images float32 in [0, 1]; read again by the source `constructed`.
+
+    Raises:
+        UserError: there is no such data set or split, `out` exists and is not an empty folder, or a class name cannot
+            be the name of a folder.
+    """
+    path = payload_file(Path(reference_or_path), "data.zarr", store)
+    found = [name for name in SPLITS if name in splits_of(path)]
+    if split is not None and split not in found:
+        raise UserError(f"--split: {reference_or_path} has no split {split!r}{suggestion(split, found)}")
+    chosen = found if split is None else [split]
+    datasets = {name: read_dataset(path, name, in_memory=False) for name in chosen}
+    if out.exists() and (form == "npz" or not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: exists already; give another name")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fresh = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    try:
+        match form:
+            case "folder":
+                notes = _write_folder(fresh, datasets)
+            case "npz":
+                notes = _write_npz(fresh, datasets, pool=split is not None)
+            case "constructed":
+                notes = _write_constructed(fresh, datasets, out.name, pool=split is not None)
+        fresh.replace(out)
+    finally:
+        if fresh.is_dir():
+            shutil.rmtree(fresh)
+        fresh.unlink(missing_ok=True)
+    counts = ", ".join(f"{len(dataset)} images of {name}" for name, dataset in datasets.items())
+    return [f"{out}: {counts}", *notes]
+
+
+def _write_folder(folder: Path, datasets: Mapping[str, ImageDataset]) -> list[str]:
+    class_names = next(iter(datasets.values())).class_names
+    _check_folder_names(class_names)
+    notes = ["a folder keeps no order and of the provenance only source_index; its images are sorted by class"]
+    if list(class_names) != sorted(class_names):
+        notes.append("a folder keeps no order of classes; they are numbered by their sorted names when it is read")
+    change = 0.0
+    for split, dataset in datasets.items():
+        empty = sorted(set(range(len(class_names))) - set(dataset.labels.tolist()))
+        if empty:
+            notes.append(f"{split}: the class {class_names[empty[0]]!r} has no image; the source 'folder' refuses that")
+        change = max(change, _write_split(folder / split, dataset))
+    if any(dataset.images.dtype != np.uint8 for dataset in datasets.values()):
+        notes.append(f"images were rounded to 8 bits; the largest change of a pixel is {change:.6f} of 1")
+    return notes
+
+
+def _check_folder_names(class_names: tuple[str, ...]) -> None:
+    for name in class_names:
+        if not name or name.startswith(".") or any(character in name for character in "/\\\0"):
+            raise UserError(f"class {name!r}: cannot be the name of a folder; export as npz, or rename with 'merge'")
+    # Some file systems do not tell upper from lower case.
+    folded = [name.casefold() for name in class_names]
+    for number, name in enumerate(folded):
+        if name in folded[:number]:
+            raise UserError(f"class {class_names[number]!r}: another class folder has this name; export as npz")
+
+
+def _write_split(folder: Path, dataset: ImageDataset) -> float:
+    """Write the images of one split; the largest change by rounding."""
+    for name in dataset.class_names:
+        (folder / name).mkdir(parents=True)
+    names = _file_names(dataset)
+    change = 0.0
+    with ThreadPoolExecutor() as pool:
+        for rows in dataset.blocks():
+            images = dataset.images[rows]
+            if images.dtype != np.uint8:
+                rounded = np.rint(images * np.float32(255)).astype(np.uint8)
+                change = max(change, float(np.abs(images - rounded / 255.0).max()))
+                images = rounded
+            paths = [folder / dataset.class_names[dataset.labels[row]] / names[row] for row in rows]
+            for _ in pool.map(_write_png, paths, images):
+                pass
+    return change
+
+
+def _file_names(dataset: ImageDataset) -> list[str]:
+    """The source index of each image, or its place in the split where images of several sources share an index."""
+    index = dataset.provenance["source_index"]
+    if len(np.unique(index)) < len(index):
+        index = np.arange(len(dataset))
+    width = len(str(index.max(initial=0)))
+    return [f"{number:0{width}d}.png" for number in index.tolist()]
+
+
+def _write_png(path: Path, image: NDArray[np.uint8]) -> None:
+    from PIL import Image
+
+    Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(path)
+
+
+def _write_npz(path: Path, datasets: Mapping[str, ImageDataset], *, pool: bool) -> list[str]:
+    with zipfile.ZipFile(path, "x") as archive:
+        for split, dataset in datasets.items():
+            prefix = "" if pool else f"{split}_"
+            blocks = (dataset.images[rows] for rows in dataset.blocks())
+            _write_array(archive, f"{prefix}images", dataset.images.shape, dataset.images.dtype, blocks)
+            for name, values in {"labels": dataset.labels, **dataset.provenance}.items():
+                _write_array(archive, f"{prefix}{name}", values.shape, values.dtype, iter([values]))
+        class_names = np.array(next(iter(datasets.values())).class_names)
+        _write_array(archive, "class_names", class_names.shape, class_names.dtype, iter([class_names]))
+    return []
+
+
+def _write_array(
+    archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], blocks: Iterator[NDArray[Any]]
+) -> None:
+    """One array in numpy's format, block by block; np.savez would need all of it at once."""
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_2_0(file, header)
+        for block in blocks:
+            file.write(np.ascontiguousarray(block).tobytes())
+
+
+def _write_constructed(folder: Path, datasets: Mapping[str, ImageDataset], name: str, *, pool: bool) -> list[str]:
+    for split, dataset in datasets.items():
+        target = folder if pool else folder / split
+        target.mkdir(parents=True)
+        _write_tensors(target, name, dataset)
+    notes = ["this layout keeps no class names and no provenance"]
+    if any(dataset.images.dtype == np.uint8 for dataset in datasets.values()):
+        notes.append("images became float32, the grey levels divided by 255")
+    missing = [split for split, dataset in datasets.items() if len(np.unique(dataset.labels)) < dataset.num_classes]
+    if missing:
+        notes.append(f"{missing[0]}: some class has no image; the source 'constructed' may count fewer classes")
+    return notes
+
+
+def _write_tensors(folder: Path, name: str, dataset: ImageDataset) -> None:
+    import torch
+
+    # torch.save takes whole tensors; those of a mapped file need not all be in memory.
+    buffer = folder / f".{name}.buffer"
+    images = np.memmap(buffer, np.float32, "w+", shape=dataset.images.shape)
+    try:
+        blocks = list(dataset.blocks())
+        for rows in blocks:
+            images[rows[0] : rows[-1] + 1] = dataset.float_images(rows)
+        torch.save([torch.from_numpy(images[rows[0] : rows[-1] + 1]) for rows in blocks], folder / f"{name}_ims")
+        torch.save([torch.from_numpy(dataset.labels[rows]) for rows in blocks], folder / f"{name}_lab")
+    finally:
+        del images
+        buffer.unlink()

@@ -1,0 +1,38 @@
+"""VGG-16 for small images."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from robustfeatures.models.initialisation import he_normal
+from robustfeatures.models.network import Network
+from robustfeatures.models.requirements import require_side
+
+# Filters of each convolution in units of the width; a group ends with pooling (configuration D).
+GROUPS = ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8))
+
+
+def vgg16(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 64) -> Network:
+    """VGG-16 with batch norm and one linear layer; its representation has 8 `width` = 512 components.
+
+    Simonyan and Zisserman (2015), "Very Deep Convolutional Networks for Large-Scale Image Recognition", Table 1, D, in
+    the form that is usual for CIFAR: the 13 convolutions are followed by batch norm (Ioffe and Szegedy, 2015) and
+    ReLU, and after the last pooling (and averaging, where images are larger than 32 pixels) one linear layer stands in
+    for the three of the paper. Convolutions start as in `he_normal`, the head as torch's default.
+
+    Raises:
+        UserError: the images are smaller than 32 pixels, which five poolings by 2 need.
+    """
+    require_side("vgg16", image_shape, 32)
+    layers: list[nn.Module] = []
+    channels = image_shape[0]
+    for group in GROUPS:
+        for factor in group:
+            filters = factor * width
+            # The bias is idle before a batch norm; it is there because the published networks have it.
+            layers += [nn.Conv2d(channels, filters, 3, padding=1), nn.BatchNorm2d(filters), nn.ReLU()]
+            channels = filters
+        layers.append(nn.MaxPool2d(2))
+    features = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    he_normal(features)
+    return Network(features, nn.Linear(channels, num_classes), image_shape[0])

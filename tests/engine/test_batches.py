@@ -1,0 +1,143 @@
+"""Batches from memory and from disk are the same, and the second kind holds little."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.engine import batches as module
+from robustfeatures.engine.batches import InMemory, Streamed, batch_size, batches_of
+from robustfeatures.models import create
+from robustfeatures.recipes.parameters import Augmentation, Training
+from robustfeatures.training.accuracy import predictions
+from robustfeatures.training.loop import train
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(params=[np.uint8, np.float32])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> ImageDataset:
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (300, 3, 8, 8), dtype=np.uint8)
+    if request.param is np.float32:
+        images = generator.random((300, 3, 8, 8), dtype=np.float32)  # type: ignore[assignment]
+    dataset = ImageDataset(images, generator.integers(0, 4, 300), {"source_index": np.arange(300)}, tuple("abcd"))
+    write_dataset(tmp_path / "data.zarr", {"train": dataset})
+    return read_dataset(tmp_path / "data.zarr", "train", in_memory=False)
+
+
+def test_streamed_batches_are_those_from_memory(stored: ImageDataset) -> None:
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    streamed, memory = batches_of(stored, CPU, memory_bytes=0), batches_of(stored, CPU)
+    assert isinstance(streamed, Streamed)
+    assert isinstance(memory, InMemory)
+    pairs = list(zip(streamed.batches(order, 64), memory.batches(order, 64), strict=True))
+    assert [len(rows) for (rows, _), _ in pairs] == [64, 64, 64, 64, 44]
+    for (rows, images), (same_rows, same_images) in pairs:
+        assert torch.equal(rows, same_rows)
+        assert torch.equal(images, same_images)
+    expected = torch.from_numpy(stored.float_images(order.numpy()))
+    assert torch.equal(torch.cat([images for (_, images), _ in pairs]), expected)
+
+
+def test_training_and_prediction_do_not_depend_on_where_images_are(stored: ImageDataset) -> None:
+    settings = Training(
+        epochs=2, batch_size=64, learning_rate=0.1, augmentation=Augmentation(crop_padding=1, flip=True)
+    )
+    results = []
+    for memory_bytes in (0, module.MEMORY_BYTES):
+        torch.manual_seed(0)
+        network = create("small-cnn", num_classes=4, image_shape=(3, 8, 8), width=4)
+        images = batches_of(stored, CPU, memory_bytes=memory_bytes)
+        train(network, images, torch.from_numpy(stored.labels), settings, seed=0)
+        results.append((network.state_dict(), predictions(network, images)))
+    (one, predicted), (other, same) = results
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert torch.equal(predicted, same)
+
+
+def test_a_reader_that_stops_early_ends_its_thread(stored: ImageDataset) -> None:
+    iterator = batches_of(stored, CPU, memory_bytes=0).batches(torch.arange(300), 16)
+    next(iterator)
+    iterator.close()  # type: ignore[attr-defined]
+    assert len(list(batches_of(stored, CPU, memory_bytes=0).batches(torch.arange(32), 16))) == 2
+
+
+def test_batches_of_an_attack_fit_the_device() -> None:
+    assert batch_size(CPU, (1, 8, 8)) == 512
+    assert batch_size(CPU, (3, 32, 32)) == 64
+    assert batch_size(CPU, (3, 224, 224)) == 8
+    assert batch_size(torch.device("cuda"), (3, 32, 32)) == 1024
+    assert batch_size(torch.device("cuda"), (3, 224, 224)) == 62
+
+
+MEMORY_SCRIPT = """
+import resource, sys
+from pathlib import Path
+import numpy as np, torch
+from robustfeatures.data import dataset as module
+from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.engine.batches import batches_of
+from robustfeatures.store.content import content_digest
+
+module.SHARD_BYTES = 1 << 24
+module.MOST_SHARDS = 1000
+
+class Noise:
+    shape, dtype = (4000, 3, 224, 224), np.dtype(np.uint8)
+    def __getitem__(self, rows):
+        return np.stack([np.random.default_rng(int(row)).integers(0, 256, self.shape[1:], np.uint8) for row in rows])
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+path = Path(sys.argv[1]) / "data.zarr"
+# What the libraries take is there before the measurement.
+small = ImageDataset(np.zeros((64, 3, 224, 224), np.uint8), np.zeros(64, np.int64), {}, ("a", "b"))
+write_dataset(path.with_name("small.zarr"), {"train": small})
+content_digest(path.with_name("small.zarr"))
+before = peak()
+write_dataset(path, {"train": ImageDataset(Noise(), np.arange(4000) % 2, {}, ("a", "b"))})
+content_digest(path)
+data = read_dataset(path, "train", in_memory=False)
+total = 0.0
+order = torch.randperm(4000)
+for rows, images in batches_of(data, torch.device("cpu"), memory_bytes=0).batches(order, 64):
+    total += float(images[0, 0, 0, 0]) * len(rows)
+size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
+print(size, peak() - before, total)
+"""
+
+
+def test_a_set_larger_than_the_memory_it_may_take(tmp_path: Path) -> None:
+    """Writing, hashing and shuffled reading of 574 MiB take less than a quarter of that."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    size, growth, total = map(float, done.stdout.split())
+    assert size > 570
+    assert total > 0
+    assert growth < size / 4
+
+
+def test_few_files_for_many_images() -> None:
+    """250 000 images of 224x224 in three splits are fewer than 100 files."""
+    import zarr
+
+    from robustfeatures.data.dataset import create_array, shards_of
+
+    files = 1
+    for count in (200_000, 25_000, 25_000):
+        group = zarr.create_group(store=zarr.storage.MemoryStore())
+        images = create_array(group, "images", (count, 3, 224, 224), np.dtype(np.uint8))
+        columns = [create_array(group, name, (count,), np.dtype(np.int64)) for name in ("labels", "source_index")]
+        # Each array has a description, and so has the group.
+        files += 1 + sum(1 + len(list(shards_of(array))) for array in (images, *columns))
+    assert files < 100

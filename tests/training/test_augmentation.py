@@ -1,0 +1,89 @@
+"""Augmentation against torchvision's functions and by counting what is drawn."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from robustfeatures.recipes.parameters import Augmentation
+from robustfeatures.training.augmentation import Augmenter, cropped, jittered, moved
+from robustfeatures.vision import torchvision as load_torchvision
+from tests.conftest import Digits
+
+torchvision = load_torchvision()
+
+
+def augmenter(settings: Augmentation, count: int, seed: int = 0) -> Augmenter:
+    return Augmenter(settings, count, torch.Generator().manual_seed(seed), torch.device("cpu"))
+
+
+def test_crops_are_whole_shifts_and_all_are_drawn(digits: Digits) -> None:
+    images = digits.images[:200]
+    found = augmenter(Augmentation(crop_padding=1), 200)(images, torch.arange(200))
+    padded = functional.pad(images, (1, 1, 1, 1))
+    shifts = [padded[:, :, rows : rows + 8, columns : columns + 8] for rows in range(3) for columns in range(3)]
+    matches = torch.stack([(found == other).flatten(1).all(dim=1) for other in shifts])
+    assert matches.any(dim=0).all()
+    assert matches.any(dim=1).all()
+
+
+def test_crops_of_colour_images_equal_slices() -> None:
+    images = torch.rand(5, 3, 8, 8)
+    offsets = torch.tensor([[0, 0], [8, 8], [4, 4], [1, 7], [6, 2]])
+    padded = functional.pad(images, (4,) * 4)
+    expected = torch.stack([padded[i, :, r : r + 8, c : c + 8] for i, (r, c) in enumerate(offsets.tolist())])
+    assert torch.equal(cropped(images, offsets, 4), expected)
+
+
+def test_half_of_the_images_are_mirrored() -> None:
+    images = torch.rand(2000, 1, 2, 3)
+    found = augmenter(Augmentation(flip=True), 2000)(images, torch.arange(2000))
+    mirrored = (found == images.flip(3)).flatten(1).all(dim=1)
+    assert torch.equal(found[~mirrored], images[~mirrored])
+    # Four standard deviations of 2000 fair coins.
+    assert abs(mirrored.double().mean().item() - 0.5) < 4 * 0.5 / math.sqrt(2000)
+
+
+def test_what_happens_to_an_image_depends_on_its_row_alone() -> None:
+    settings = Augmentation(crop_padding=2, flip=True, smallest_crop=0.3, rotation=10.0, colour_jitter=0.3)
+    images, rows = torch.rand(40, 3, 8, 8), torch.randperm(40)
+    whole = augmenter(settings, 40)(images, torch.arange(40))
+    torch.testing.assert_close(augmenter(settings, 40)(images[rows], rows), whole[rows])
+    assert not torch.equal(augmenter(settings, 40, seed=1)(images, torch.arange(40)), whole)
+
+
+def test_rotation_is_torchvisions() -> None:
+    images = torch.rand(1, 3, 16, 16)
+    # u = 1 turns by the whole angle; torchvision turns the other way round.
+    uniform = torch.tensor([[0.5, 0.5, 0.5, 0.5, 1.0]])
+    rotate = torchvision.transforms.functional.rotate
+    bilinear = torchvision.transforms.InterpolationMode.BILINEAR
+    expected = [rotate(images, angle, interpolation=bilinear) for angle in (20.0, -20.0)]
+    found = moved(images, uniform, None, 20.0)
+    assert min((found - other).abs().max().item() for other in expected) < 1e-5
+
+
+def test_a_crop_of_the_whole_image_changes_nothing_and_a_part_is_enlarged() -> None:
+    images = torch.rand(1, 1, 8, 8)
+    log_ratio_zero = 0.5
+    whole = moved(images, torch.tensor([[1.0, log_ratio_zero, 0.3, 0.9, 0.5]]), 0.25, 0.0)
+    torch.testing.assert_close(whole, images)
+    # A quarter of the area at the upper left, enlarged by two.
+    quarter = moved(images, torch.tensor([[0.0, log_ratio_zero, 0.0, 0.0, 0.5]]), 0.25, 0.0)
+    expected = functional.interpolate(images, scale_factor=2, mode="bilinear", align_corners=False)[:, :, :8, :8]
+    torch.testing.assert_close(quarter[:, :, :7, :7], expected[:, :, :7, :7])
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_jitter_is_torchvisions(column: int) -> None:
+    images = torch.rand(2, 3, 8, 8)
+    functions = torchvision.transforms.functional
+    adjust = (functions.adjust_brightness, functions.adjust_contrast, functions.adjust_saturation)[column]
+    factors = torch.ones(2, 3)
+    factors[:, column] = torch.tensor([0.6, 1.4])
+    expected = torch.stack([adjust(image, factor) for image, factor in zip(images, (0.6, 1.4), strict=True)])
+    # torchvision's weights of the grey value have four digits.
+    torch.testing.assert_close(jittered(images, factors), expected, atol=2e-3, rtol=0)
