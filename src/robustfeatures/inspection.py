@@ -24,7 +24,7 @@ def show(path: Path, store: Store) -> Iterator[str]:
         yield f"{path.stem}: stage {path.parent.name}"
         yield from (f"  {name}" for name in files)
         yield "made from"
-        yield from (f"  {need['artifact']}" for part in read_json(path)["recipe"]["parts"] for need in part["needs"])
+        yield from (f"  {artifact}" for artifact in _needs_of_view(path))
         return
     reference = read_reference(path)
     built, recipe = reference["built"], reference["recipe"]
@@ -56,6 +56,11 @@ def _files_of_view(path: Path) -> list[str] | None:
         return None
 
 
+def _needs_of_view(path: Path) -> list[str]:
+    parts = read_json(path)["recipe"]["parts"]
+    return list(dict.fromkeys(need["artifact"] for part in parts for need in part["needs"]))
+
+
 def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested settings as (dotted name, value) pairs."""
     if isinstance(value, Mapping):
@@ -81,8 +86,16 @@ def _numbers(folder: Path) -> Iterator[str]:
 
 
 def why(path: Path) -> Iterator[str]:
-    """The recipes behind an artifact, and what differs from the newest earlier build of the same label."""
+    """The recipes behind an artifact, and what differs from the newest earlier build of the same label.
+
+    Of a table, figure, claims file or page only the last build is kept, so that nothing is compared.
+    """
     artifacts, artifact = Artifacts.of(path)
+    if _files_of_view(path) is not None:
+        seen: set[str] = set()
+        for need in _needs_of_view(path):
+            yield from _chain(artifacts, need, 0, seen)
+        return
     reference = read_reference(path)
     yield from _chain(artifacts, artifact, 0, set())
     earlier = _newest_other(path, reference)

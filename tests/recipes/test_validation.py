@@ -183,6 +183,15 @@ def test_bad_configuration(workspace: Workspace, old: str, new: str, expected: s
     assert message(workspace).startswith(expected)
 
 
+@pytest.mark.parametrize("content", ["", "- a list\n", "digits\n"])
+def test_a_configuration_without_fields(workspace: Workspace, content: str) -> None:
+    (workspace.folder / "config.yaml").write_text(content)
+    for arguments in (("status",), ("status", "--study", "smoke"), ("verify",)):
+        done = workspace.command(*arguments)
+        assert done.returncode == 1
+        assert done.stderr == "robustfeatures: config.yaml: the file must hold named fields\n"
+
+
 def test_a_class_out_of_range_stops_the_job_with_one_line(workspace: Workspace) -> None:
     workspace.edit(STUDY, "target: random", "target: 10")
     done = workspace.snakemake("results/smoke/tables/A2.csv", check=False)

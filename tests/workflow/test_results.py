@@ -132,6 +132,9 @@ def test_show(smoke: Workspace) -> None:
     view = smoke.command("show", str(table.relative_to(smoke.folder)))
     assert "smoke/tables/A7.csv" in view.stdout
     assert "evaluation/digits-on-D_det-pathway-1-seed0-test-" in view.stdout
+    chain = smoke.command("why", str(table.relative_to(smoke.folder))).stdout.splitlines()
+    assert sum(line.startswith("evaluation/") for line in chain) == 2
+    assert any(line.startswith("      data/digits-") for line in chain)
     missing = smoke.command("show", "results/artifacts/model/nothing.json")
     assert missing.returncode == 1
     assert missing.stderr.strip() == "robustfeatures: results/artifacts/model/nothing.json: there is no such reference"

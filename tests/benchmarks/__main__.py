@@ -1,0 +1,180 @@
+"""Measure all of it, print the table, and write it down beside the description of the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+
+from robustfeatures.data.preparing import prepared
+from robustfeatures.recipes.parameters import Adversary, Data, Precision
+from tests.benchmarks import work
+from tests.benchmarks.timing import matrix_rate
+
+ADVERSARY = Adversary(norm="l2", eps=0.5, step_size=0.1, steps=7)
+DIGITS_ADVERSARY = Adversary(norm="l2", eps=0.75, step_size=0.15, steps=7)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured on a device: images of the attack and its steps, images of a training, matrix side."""
+
+    attacked: int
+    steps: int
+    trained: int
+    matrix: int
+
+
+SIZES = {"cpu": Size(128, 20, 256, 2048), "cuda": Size(50_000, 100, 50_000, 8192)}
+
+
+def setting(data: Data, count: int, device: torch.device, precision: Precision, raw: Path) -> work.Setting:
+    """`count` training images, drawn with a fixed seed."""
+    part = prepared(data, raw)["train"]
+    rows = np.random.default_rng(0).permutation(len(part.labels))[:count]
+    images = torch.from_numpy(part.images[rows]).float() / 255
+    return work.Setting(device, precision, images.to(device), torch.from_numpy(part.labels[rows]).to(device))
+
+
+def row(what: str, times: dict[str, float], aim: float | None = 2.0) -> list[dict[str, object]]:
+    """One line per comparison: how many times faster than each other way."""
+    ours = times["ours"]
+    return [
+        {
+            "what": what,
+            "against": name,
+            "theirs, s": taken,
+            "ours, s": ours,
+            "ratio": taken / ours,
+            "aim": 3.0 if name == "foolbox" else aim if name == "plain" else None,
+        }
+        for name, taken in times.items()
+        if name != "ours"
+    ]
+
+
+def large(photographs: work.Setting, size: Size, rounds: int) -> list[dict[str, object]]:
+    """Attacks, inversion and training with a ResNet-18."""
+    few = replace(photographs, images=photographs.images[:16], labels=photographs.labels[:16])
+    some = replace(photographs, images=photographs.images[: size.trained], labels=photographs.labels[: size.trained])
+    attacked = replace(
+        photographs, images=photographs.images[: size.attacked], labels=photographs.labels[: size.attacked]
+    )
+    name = f"targeted L2 PGD, ResNet-18, {size.attacked} images, {size.steps} steps"
+    return [
+        *row(name, work.targeted_attack(attacked, "resnet18", size.steps, 2)),
+        *row("inversion, ResNet-18, 16 images, 100 steps", work.inversion(few, "resnet18", 100, 2)),
+        *row(
+            f"adversarial training, ResNet-18, {size.trained} images, 1 epoch",
+            work.training(some, "resnet18", 2, adversary=ADVERSARY, size=128),
+        ),
+        *row(
+            f"standard training, ResNet-18, {size.trained} images, 1 epoch",
+            work.training(some, "resnet18", rounds, adversary=None, size=128),
+        ),
+    ]
+
+
+def small(digits: work.Setting, rounds: int) -> list[dict[str, object]]:
+    """The same with the network of the digits study."""
+    return [
+        *row(
+            "adversarial training, digits network, 1 epoch",
+            work.training(digits, "small-cnn", rounds, adversary=DIGITS_ADVERSARY, size=64, width=16),
+        ),
+        *row(
+            "standard training, digits network, 1 epoch",
+            work.training(digits, "small-cnn", rounds, adversary=None, size=64, width=16),
+        ),
+        *row("inversion, digits network, 100 steps", work.inversion(digits, "small-cnn", 100, rounds, width=16)),
+    ]
+
+
+def reading(rounds: int) -> list[dict[str, object]]:
+    """Batches from zarr beside batches from a memory map."""
+    found = []
+    for shape, batch in (((20_000, 3, 32, 32), 256), ((3_000, 3, 224, 224), 64)):
+        times = work.streaming(shape, batch, rounds)
+        for order in ("in order", "shuffled"):
+            pair = {"memory map": times[f"map, {order}"], "ours": times[f"zarr, {order}"]}
+            name = f"reading {shape[0]} images of {shape[2]}x{shape[3]} from zarr, {order}"
+            found += [{**line, "aim": 0.8} for line in row(name, pair)]
+    return found
+
+
+def machine(device: torch.device) -> str:
+    """What the numbers were measured on."""
+    models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    name = models[0].partition(":")[2].strip() if models else platform.machine()
+    found = f"{name}, {os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()})"
+    if device.type == "cuda":
+        found = f"{torch.cuda.get_device_name(device)}; {found}"
+    return f"{found}; torch {torch.__version__}, {torch.get_num_threads()} threads"
+
+
+def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
+    """How near the attack, which took `seconds`, comes to the machine's matrix products."""
+    network = photographs.network("resnet18")
+    used = size.steps * size.attacked / 8 * work.operations(network, photographs.images[:8]) / seconds
+    found = {
+        kind: matrix_rate(photographs.device, getattr(torch, kind), size.matrix) for kind in ("float32", "bfloat16")
+    }
+    return [
+        *(f"Matrix product, {kind}: {rate / 1e9:.1f} GFLOP/s." for kind, rate in found.items()),
+        f"The attack computes {used / 1e9:.1f} GFLOP/s in {photographs.precision}: "
+        f"{100 * used / max(found.values()):.0f} % of the faster of the two.",
+    ]
+
+
+def main(
+    images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
+    sha256: Annotated[str, typer.Option(help="The digest of that folder, from `robustfeatures fetch`.")] = "",
+    device: Literal["cpu", "cuda"] = "cpu",
+    threads: int = 2,
+    rounds: int = 3,
+    raw: Path = Path("results/raw"),
+    out: Path = Path("docs/benchmarks"),
+) -> None:
+    """Print and write down speeds, ours beside other ways, measured in turns in this process."""
+    torch.set_num_threads(threads)
+    size, there = SIZES[device], torch.device(device)
+    # A processor without bfloat16 units emulates them a hundred times slower.
+    precision: Precision = "bfloat16" if device == "cuda" else "float32"
+    cifar10 = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
+    photographs = setting(cifar10, max(size.attacked, size.trained), there, precision, raw)
+    rows = large(photographs, size, rounds)
+    attack = next(float(str(line["ours, s"])) for line in rows)
+    compared = rates(photographs, size, attack)
+    host = machine(there)
+    torch.set_num_threads(1)
+    digits = Data(source="digits", validation=0.15, test=0.25)
+    rows += small(setting(digits, 1078, torch.device("cpu"), "float32", raw), 3 * rounds)
+    rows += reading(rounds)
+    table = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
+    lines = [
+        f"# Benchmarks, {device}",
+        "",
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} by `python -m tests.benchmarks --device {device}` on: {host}.",
+        "",
+        "The ways of a comparison took turns in one process; each time is the least of several. With ResNet-18 ours ran "
+        f"in {precision}, the others in float32; the digits network and reading ran on one core.",
+        "",
+        str(table.to_markdown(index=False)),
+        "",
+        *compared,
+    ]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{device}.md").write_text("\n".join(lines) + "\n")
+    typer.echo("\n".join(lines))
+
+
+if __name__ == "__main__":
+    typer.run(main)

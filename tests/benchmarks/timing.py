@@ -1,0 +1,38 @@
+"""Times of several ways to do the same, taken in turns so that a busy machine is busy for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+
+def seconds(work: Callable[[], object], device: torch.device) -> float:
+    """The wall-clock time of one call, the device's queue included."""
+    _wait(device)
+    began = time.perf_counter()
+    work()
+    _wait(device)
+    return time.perf_counter() - began
+
+
+def side_by_side(ways: Mapping[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, float]:
+    """The fastest of `rounds` calls of each way, in seconds; two at least, since the first pays for warming up."""
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(max(2, rounds)):
+        for name, work in ways.items():
+            taken[name].append(seconds(work, device))
+    return {name: min(times) for name, times in taken.items()}
+
+
+def matrix_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
+    """Floating-point operations a second of a square matrix product."""
+    left, right = (torch.rand(size, size, device=device).to(dtype) for _ in range(2))
+    (taken,) = side_by_side({"product": lambda: left @ right}, device, rounds=3).values()
+    return 2 * size**3 / taken
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,195 @@
+"""What is measured: each function gives the seconds of each way of doing one thing."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import foolbox
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from robustfeatures.attacks import invert, pgd
+from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.engine.batches import InMemory, batch_size
+from robustfeatures.engine.prepared import Prepared
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from robustfeatures.recipes.parameters import Adversary, Precision, Training
+from robustfeatures.training.adversary import Attacker
+from robustfeatures.training.loop import train
+from tests.benchmarks import plain
+from tests.benchmarks.timing import side_by_side
+
+EPS, STEP_SIZE = 0.5, 0.1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and on what is measured: images float32 (N, C, H, W) in [0, 1] and labels, on the device."""
+
+    device: torch.device
+    precision: Precision
+    images: Tensor
+    labels: Tensor
+
+    def network(self, architecture: str, width: int | None = None) -> Network:
+        """A fresh network for the images, always the same."""
+        torch.manual_seed(0)
+        shape = (self.images.shape[1], self.images.shape[2], self.images.shape[3])
+        network = create(architecture, num_classes=10, image_shape=shape, width=width)
+        network.normalise(self.images.mean((0, 2, 3)).cpu(), self.images.std((0, 2, 3)).cpu())
+        return network.to(self.device).eval()
+
+
+def in_blocks(setting: Setting, attack: nn.Module, steps: int) -> Tensor:
+    """Targeted PGD as the stages run it, in blocks that suit the device."""
+    size = batch_size(setting.device, setting.images.shape[1:])
+    goal = (setting.labels + 1) % 10
+    return torch.cat(
+        [
+            pgd(attack, images, labels, norm="l2", eps=EPS, step_size=STEP_SIZE, steps=steps, targeted=True)
+            for images, labels in zip(torch.split(setting.images, size), torch.split(goal, size), strict=True)
+        ]
+    )
+
+
+def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int) -> dict[str, float]:
+    """Targeted L2 PGD with foolbox, with a plain loop, ours, and ours compiled by torch."""
+    network = setting.network(architecture)
+    goal = (setting.labels + 1) % 10
+    library = foolbox.attacks.L2ProjectedGradientDescentAttack(abs_stepsize=STEP_SIZE, steps=steps, random_start=False)
+    wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=setting.device)
+    criterion = foolbox.criteria.TargetedMisclassification(goal)
+    prepared = Prepared(network, precision=setting.precision)
+    compiled: nn.Module = torch.compile(prepared)  # type: ignore[assignment]
+    return side_by_side(
+        {
+            "foolbox": lambda: library(wrapped, setting.images, criterion, epsilons=EPS),
+            "plain": lambda: plain.targeted_pgd(
+                network, setting.images, goal, eps=EPS, step_size=STEP_SIZE, steps=steps
+            ),
+            "ours": lambda: in_blocks(setting, prepared, steps),
+            "ours, compiled": lambda: in_blocks(setting, compiled, steps),
+        },
+        setting.device,
+        rounds,
+    )
+
+
+def inversion(
+    setting: Setting, architecture: str, steps: int, rounds: int, width: int | None = None
+) -> dict[str, float]:
+    """Inversion of the representation from other images."""
+    network = setting.network(architecture, width)
+    prepared = Prepared(network, precision=setting.precision)
+    start = setting.images.flip(0)
+    with torch.no_grad():
+        goal = network.representation(setting.images)
+
+    def distance(images: Tensor) -> Tensor:
+        return (network.representation(images) - goal).norm(dim=1).sum()
+
+    def ours() -> None:
+        size = batch_size(setting.device, setting.images.shape[1:])
+        for begin, images in zip(torch.split(start, size), torch.split(setting.images, size), strict=True):
+            invert(prepared, begin, images, step_size=STEP_SIZE, steps=steps)
+
+    return side_by_side(
+        {"plain": lambda: plain.l2_ascent(network, start, distance, step_size=STEP_SIZE, steps=steps), "ours": ours},
+        setting.device,
+        rounds,
+    )
+
+
+def training(
+    setting: Setting,
+    architecture: str,
+    rounds: int,
+    *,
+    adversary: Adversary | None,
+    size: int,
+    width: int | None = None,
+) -> dict[str, float]:
+    """One epoch of standard or adversarial training."""
+    settings = Training(epochs=1, batch_size=size, learning_rate=0.01, weight_decay=5e-4, schedule="constant")
+    ours, theirs = setting.network(architecture, width), setting.network(architecture, width)
+    optimiser = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+    perturbation = Attacker(ours, adversary, setting.precision) if adversary else None
+
+    def perturb(images: Tensor, labels: Tensor) -> Tensor:
+        assert adversary is not None
+        return plain.l2_ascent(
+            theirs,
+            images,
+            lambda x: -functional.cross_entropy(theirs(x), labels),
+            step_size=adversary.step_size,
+            steps=adversary.steps,
+            origin=images,
+            eps=adversary.eps,
+        )
+
+    def run() -> None:
+        train(
+            ours,
+            InMemory(setting.images),
+            setting.labels,
+            settings,
+            seed=0,
+            precision=setting.precision,
+            perturbation=perturbation,
+        )
+
+    return side_by_side(
+        {
+            "plain": lambda: plain.train_epoch(
+                theirs, optimiser, setting.images, setting.labels, size, perturb if adversary else None
+            ),
+            "ours": run,
+        },
+        setting.device,
+        rounds,
+    )
+
+
+def streaming(shape: tuple[int, int, int, int], size: int, rounds: int) -> dict[str, float]:
+    """Reading all images (N, C, H, W) once in batches of `size`: from zarr, and from a memory map of the same bytes."""
+    order = torch.randperm(shape[0], generator=torch.Generator().manual_seed(0))
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, shape, dtype=np.uint8)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data.zarr"
+        write_dataset(path, {"train": ImageDataset(images, np.zeros(shape[0], np.int64), {}, ("a",))})
+        images.tofile(Path(folder) / "images.raw")
+        mapped = np.memmap(Path(folder) / "images.raw", np.uint8, "r", shape=shape)
+        del images
+        stored = read_dataset(path, "train", in_memory=False).images
+
+        def read(source: np.ndarray, order: Tensor) -> int:
+            return sum(int(source[rows.numpy()][0, 0, 0, 0]) for rows in torch.split(order, size))
+
+        in_order = torch.arange(shape[0])
+        return side_by_side(
+            {
+                "map, in order": lambda: read(mapped, in_order),
+                "zarr, in order": lambda: read(stored, in_order),  # type: ignore[arg-type]
+                "map, shuffled": lambda: read(mapped, order),
+                "zarr, shuffled": lambda: read(stored, order),  # type: ignore[arg-type]
+            },
+            torch.device("cpu"),
+            rounds,
+        )
+
+
+def operations(network: Network, images: Tensor) -> int:
+    """Floating-point operations of one forward pass and of the gradient with respect to the images."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    frozen = Prepared(network)
+    leaf = images.clone().requires_grad_(True)
+    with FlopCounterMode(display=False) as counter:
+        torch.autograd.grad(frozen(leaf).sum(), leaf)
+    return int(counter.get_total_flops())
