@@ -164,8 +164,8 @@ def main(
         "",
         f"Measured on {datetime.now(UTC):%Y-%m-%d} by `python -m tests.benchmarks --device {device}` on: {host}.",
         "",
-        "The ways of a comparison took turns in one process; each time is the least of several. With ResNet-18 ours ran "
-        f"in {precision}, the others in float32; the digits network and reading ran on one core.",
+        "The ways of a comparison took turns in one process; each time is the least of several. With ResNet-18 ours "
+        f"ran in {precision}, the others in float32; the digits network and reading ran on one core.",
         "",
         str(table.to_markdown(index=False)),
         "",

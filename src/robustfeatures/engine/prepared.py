@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from robustfeatures.engine.precision import autocast, laid_out
+from robustfeatures.engine.precision import autocast, laid_out, memory_format
 from robustfeatures.models.network import Network
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Prepared(nn.Module):
             for module in self.copy.modules():
                 if isinstance(module, (nn.Conv2d, nn.Linear)):
                     module.to(torch.bfloat16)
+        self._layout = torch.contiguous_format
         self.refresh()
         self.eval()
 
@@ -66,6 +67,11 @@ class Prepared(nn.Module):
         return self._run(self.copy, images)
 
     def _run(self, function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+        wanted = memory_format(images.shape[-1])
+        if self._layout != wanted:
+            # Otherwise every convolution would turn its weights round anew.
+            self.copy.to(memory_format=wanted)  # type: ignore[call-overload]  # torch's stub lacks it
+            self._layout = wanted
         with autocast(images.device, self.precision):
             result = function(laid_out(images))
         return result.float()
