@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from robustfeatures.recipes import code
 from robustfeatures.recipes.canonical import canonical_json, digest
 from robustfeatures.recipes.code import code_digest, forget_sources, modules_behind
-from robustfeatures.recipes.parameters import Augmentation
+from robustfeatures.recipes.parameters import Augmentation, Data, Listed, MergeClasses
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.recipes.plan import Config, Plan, unfold
+from robustfeatures.recipes.recipe import Recipe
 from robustfeatures.recipes.study import read_study
 from tests.conftest import REPOSITORY, Workspace
 
@@ -90,6 +91,23 @@ def test_upstream_changes_reach_everything_below() -> None:
     after = {recipe.label: recipe.digest for recipe in other.chain()}
     assert before.keys() == after.keys()
     assert not set(before.values()) & set(after.values())
+
+
+def test_where_files_lie_is_no_part_of_a_recipe() -> None:
+    listed = Listed(kind="listed", path="here.txt", sha256="1" * 64, split="train")
+    data = Data(source="folder", path="photographs", sha256="0" * 64, test=0.2, operations=(listed,))
+    recipe = Recipe("label", data, {})
+    elsewhere = replace(data, path="/elsewhere", operations=(replace(listed, path="there.txt"),))
+    assert replace(recipe, parameters=elsewhere).digest == recipe.digest
+    assert replace(recipe, parameters=elsewhere).record()["parameters"]["path"] == "/elsewhere"
+    other_content = (replace(data, sha256="2" * 64), replace(data, operations=(replace(listed, sha256="2" * 64),)))
+    assert recipe.digest not in {replace(recipe, parameters=parameters).digest for parameters in other_content}
+    # A class may be called "path".
+    merged = [
+        replace(data, operations=(MergeClasses(kind="merge", groups={"path": ("a",), "rest": rest}),))
+        for rest in (("b",), ("c",))
+    ]
+    assert len({replace(recipe, parameters=parameters).digest for parameters in merged}) == 2
 
 
 def test_standard_training_does_not_depend_on_attacks(plan: Plan) -> None:

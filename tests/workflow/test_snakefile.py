@@ -16,7 +16,10 @@ from tests.conftest import REPOSITORY, Workspace
 RULES = sorted((REPOSITORY / "workflow" / "rules").glob("*.smk"))
 
 
-@pytest.mark.parametrize("study", ["digits", "smoke"])
+STUDIES = sorted(path.stem for path in (REPOSITORY / "workflow" / "studies").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("study", STUDIES)
 def test_unfolding_is_quick_and_imports_no_torch(study: str) -> None:
     code = (
         "import sys, time; began = time.perf_counter()\n"

@@ -43,7 +43,7 @@ class KeepClasses(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class MergeClasses(Strict):
-    """New classes, each of one or several old ones; a class in no group is dropped."""
+    """New classes, each of one or several old ones, in the order of their first old class; the rest is dropped."""
 
     kind: Literal["merge"]
     groups: Annotated[Mapping[ClassName, Annotated[tuple[ClassName, ...], MinLen(1)]], MinLen(1)]
