@@ -12,10 +12,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.recipes.plan import Plan
 from robustfeatures.store.files import file_sha256, files_below, read_json
 from robustfeatures.store.references import Artifacts, read_reference
-from robustfeatures.store.store import MANIFEST, Store
-
-# A progress report older than this is no longer shown as running.
-STALE_SECONDS = 60.0
+from robustfeatures.store.store import LEASE_SECONDS, MANIFEST, Store
 
 
 def show(path: Path, store: Store) -> Iterator[str]:
@@ -166,11 +163,18 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
             report = read_json(path)
         except (OSError, ValueError):
             continue
-        if time.time() - report["time"] < STALE_SECONDS:
+        if _is_held(path.parent, report["time"]):
             left = report["seconds_left"]
             yield f"running: {report['stage']} {report['label']}, {100 * report['share']:.0f} %, " + (
                 "time left unknown" if left is None else f"{left:.0f} s left"
             )
+
+
+def _is_held(scratch: Path, reported: float) -> bool:
+    """Whether a job is at work there: it touches its lock, however long it is between two reports."""
+    lock = scratch.with_suffix(".lock")
+    heard = max(reported, lock.stat().st_mtime if lock.exists() else 0)
+    return time.time() - heard < LEASE_SECONDS
 
 
 def _is_there(reference: Path, store: Store) -> bool:

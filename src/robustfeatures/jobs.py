@@ -65,6 +65,8 @@ class Job:
 
         if self._device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if self._device == "cuda" and not torch.cuda.is_available():
+            raise UserError("config.yaml: device: cuda, but torch finds no GPU here")
         return torch.device(self._device)
 
     @contextmanager
@@ -185,6 +187,8 @@ def _prepare_torch(threads: int) -> None:
         # Only where it matters: the call imports torch's compiler, which takes a second.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
+        # Filling what is written at once anyway only costs time.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # not in its stub
         torch.backends.cudnn.benchmark = False
         # Results are float32 throughout; TF32 has ten bits of mantissa.
         torch.backends.cudnn.allow_tf32 = False

@@ -57,7 +57,7 @@ class ViewJob:
                     rows.append(pd.read_csv(folder / name).assign(row=need["row"], seed=need["seed"]))
             if (folder / "data.zarr").exists():
                 payloads[need["row"], need["seed"]] = folder / "data.zarr"
-        published = read_published(experiment)
+        published = read_published(experiment, self.record["published_setting"])
         return Results(
             evaluations=_percent(evaluations, lambda rows: 100.0 * rows["correct"] / rows["total"]),
             histories=_percent(histories, lambda rows: 100.0 * rows["accuracy"]),
@@ -77,12 +77,13 @@ def _percent(frames: list[Any], accuracy: Any) -> Any:
     return rows.assign(accuracy=accuracy(rows)) if len(rows) else rows
 
 
-def read_published(experiment: Experiment) -> dict[str, Any] | None:
-    """What the paper prints for an experiment: source, setting, rows; None where it prints no numbers."""
+def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any] | None:
+    """What the paper prints for an experiment, in this setting or else in its first: source, setting, rows."""
     from robustfeatures.recipes.yaml import read_yaml
 
-    published: dict[str, Any] | None = read_yaml(PUBLISHED / f"{experiment.paper}.yaml").get(experiment.id)
-    return published
+    published: list[dict[str, Any]] = read_yaml(PUBLISHED / f"{experiment.paper}.yaml").get(experiment.id, [])
+    same = [entry for entry in published if entry["setting"] == setting]
+    return next(iter([*same, *published]), None)
 
 
 def build_view(reference: Path, *, store: Store) -> None:

@@ -33,7 +33,7 @@ class Size:
     matrix: int
 
 
-SIZES = {"cpu": Size(128, 20, 256, 2048), "cuda": Size(50_000, 100, 50_000, 8192)}
+SIZES = {"cpu": Size(128, 20, 128, 2048), "cuda": Size(50_000, 100, 50_000, 8192)}
 
 
 def setting(data: Data, count: int, device: torch.device, precision: Precision, raw: Path) -> work.Setting:
@@ -47,6 +47,7 @@ def setting(data: Data, count: int, device: torch.device, precision: Precision, 
 def row(what: str, times: dict[str, float], aim: float | None = 2.0) -> list[dict[str, object]]:
     """One line per comparison: how many times faster than each other way."""
     ours = times["ours"]
+    typer.echo(f"{what}: {times}", err=True)
     return [
         {
             "what": what,
@@ -71,7 +72,8 @@ def large(photographs: work.Setting, size: Size, rounds: int) -> list[dict[str, 
     name = f"targeted L2 PGD, ResNet-18, {size.attacked} images, {size.steps} steps"
     return [
         *row(name, work.targeted_attack(attacked, "resnet18", size.steps, 2)),
-        *row("inversion, ResNet-18, 16 images, 100 steps", work.inversion(few, "resnet18", 100, 2)),
+        *row("gradients of ResNet-18, one block of images, 2 steps", work.compilation(attacked, "resnet18", rounds)),
+        *row("inversion, ResNet-18, 16 images, 100 steps", work.inversion(few, "resnet18", 100, 1)),
         *row(
             f"adversarial training, ResNet-18, {size.trained} images, 1 epoch",
             work.training(some, "resnet18", 2, adversary=ADVERSARY, size=128),

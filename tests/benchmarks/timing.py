@@ -18,9 +18,9 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def side_by_side(ways: Mapping[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, float]:
-    """The fastest of `rounds` calls of each way, in seconds; two at least, since the first pays for warming up."""
+    """The fastest of `rounds` calls of each way, in seconds; with two or more, the first pays for warming up."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(max(2, rounds)):
+    for _ in range(rounds):
         for name, work in ways.items():
             taken[name].append(seconds(work, device))
     return {name: min(times) for name, times in taken.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -63,10 +64,21 @@ def test_training_and_prediction_do_not_depend_on_where_images_are(stored: Image
 
 
 def test_a_reader_that_stops_early_ends_its_thread(stored: ImageDataset) -> None:
+    before = threading.active_count()
     iterator = batches_of(stored, CPU, memory_bytes=0).batches(torch.arange(300), 16)
     next(iterator)
+    assert threading.active_count() == before + 1
     iterator.close()  # type: ignore[attr-defined]
-    assert len(list(batches_of(stored, CPU, memory_bytes=0).batches(torch.arange(32), 16))) == 2
+    assert threading.active_count() == before
+
+
+def test_stored_images_are_indexed_like_an_array(stored: ImageDataset) -> None:
+    images = stored.images[np.arange(300)]
+    mask = np.random.default_rng(1).random(300) < 0.3
+    for rows in (mask, slice(3, 290, 7), np.array([5, 5, 0]), np.array([-1, -300]), np.array([], np.int64)):
+        np.testing.assert_array_equal(stored.images[rows], images[rows])  # type: ignore[index]
+    with pytest.raises(IndexError):
+        stored.images[np.array([300])]
 
 
 def test_batches_of_an_attack_fit_the_device() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from robustfeatures.engine.batches import InMemory
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Adversary, Augmentation, Training
+from robustfeatures.recipes.parameters import Adversary, Augmentation, Precision, Training
 from robustfeatures.training import checkpoints
 from robustfeatures.training.accuracy import accuracy
 from robustfeatures.training.adversary import Attacker
@@ -132,6 +133,28 @@ def test_a_training_stopped_at_any_step_goes_on_bit_for_bit(
         assert after == [done for done in seen if done > stop]
         assert equal(resumed, whole)
         assert again == history
+
+
+@pytest.mark.parametrize(("architecture", "width"), [("resnet18", 4), ("resnet18", 16), ("small-cnn", 4)])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_images_wide_enough_for_another_layout(architecture: str, width: int, precision: Precision) -> None:
+    """Channels last, or not where oneDNN cannot: one step is the same as torch's own on plain tensors."""
+    torch.manual_seed(0)
+    network = create(architecture, num_classes=3, image_shape=(3, 16, 16), width=width)
+    reference = copy.deepcopy(network)
+    images, labels = torch.rand(32, 3, 16, 16), torch.arange(32) % 3
+    settings = Training(epochs=1, batch_size=32, learning_rate=0.1, schedule="constant", momentum=0.0)
+    train(network, InMemory(images), labels, settings, seed=0, precision=precision)
+    reference.train()
+    torch.nn.functional.cross_entropy(reference(images), labels).backward()
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            parameter -= 0.1 * parameter.grad
+    moved = [
+        (trained - expected).norm() / (expected.norm() + 1e-3)
+        for trained, expected in zip(network.parameters(), reference.parameters(), strict=True)
+    ]
+    assert max(moved) < (1e-3 if precision == "float32" else 0.05)
 
 
 def test_a_damaged_checkpoint_is_a_fresh_start(digits: Digits, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_job_can_be_run_by_hand(workspace: Workspace) -> None:
 def test_a_job_refuses_code_that_was_edited_after_the_plan(workspace: Workspace) -> None:
     workspace.snakemake("-n")
     (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
-    workspace.edit("src/robustfeatures/stages/data.py", "np.arange(len(raw.labels))", "np.arange(0, len(raw.labels))")
+    workspace.edit("src/robustfeatures/stages/data.py", "in parts.items()", "in list(parts.items())")
     done = workspace.command("build", f"results/artifacts/data/{plan.name}")
     assert done.returncode == 1
     assert done.stderr.startswith("robustfeatures: data/digits: the code of this stage changed after the plan was made")

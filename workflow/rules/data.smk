@@ -16,7 +16,7 @@ for batch in PLAN.batches("data", CONFIG.seeds_per_job):
             CONDA
         threads: CONFIG.threads_per_job
         resources:
-            mem_mb=2000,
-            runtime=30,
+            mem_mb=8000,
+            runtime=240,
         shell:
             "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"

@@ -16,7 +16,7 @@ for batch in PLAN.batches("evaluation", CONFIG.seeds_per_job):
             CONDA
         threads: CONFIG.threads_per_job
         resources:
-            mem_mb=4000,
-            runtime=240,
+            mem_mb=8000,
+            runtime=720,
         shell:
             "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"

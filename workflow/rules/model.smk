@@ -16,7 +16,7 @@ for batch in PLAN.batches("model", CONFIG.seeds_per_job):
             CONDA
         threads: CONFIG.threads_per_job
         resources:
-            mem_mb=4000,
-            runtime=720,
+            mem_mb=16000,
+            runtime=1440,
         shell:
             "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"

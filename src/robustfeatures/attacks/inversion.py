@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
 from robustfeatures.attacks.norms import NORMS
 from robustfeatures.attacks.objectives import reach_representation
-from robustfeatures.engine.prepared import Prepared
-from robustfeatures.models.network import Network
+
+if TYPE_CHECKING:
+    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.models.network import Network
 
 
 def invert(model: Network | Prepared, start: Tensor, targets: Tensor, *, step_size: float, steps: int) -> Tensor:

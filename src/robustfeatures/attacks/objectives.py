@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robustfeatures.engine.prepared import Prepared
-from robustfeatures.models.network import Network
+if TYPE_CHECKING:
+    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.models.network import Network
+
 
 Objective = Callable[[Tensor], Tensor]
 

@@ -32,6 +32,8 @@ def _from_cifar(name: str) -> bool:
     raise UserError(f"data.path: {name!r} is no file of CINIC-10: neither 'cifar...' nor '<synset>_<number>'")
 
 
+# Images of each split.
+COUNTS = {"cinic10": 90_000, "cinic10-cifar": 20_000, "cinic10-imagenet": 70_000}
 PARTS: dict[str, Callable[[str], bool]] = {
     "cinic10": lambda name: True,
     "cinic10-cifar": _from_cifar,
@@ -45,9 +47,18 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     The source `cinic10-cifar` takes the images from CIFAR-10 alone, `cinic10-imagenet` those from ImageNet.
 
     Raises:
-        UserError: a split or a class folder is missing or empty, or as the source `folder` does.
+        UserError: a split or a class folder is missing or empty, or has not the published number of images (unless
+            `sha256` says that other images are meant), or as the source `folder` does.
     """
-    return read_images(parameters, _list(parameters), CLASSES, convert=True)
+    listings = _list(parameters)
+    if parameters.sha256 is None:
+        for split, listing in listings.items():
+            if len(listing.files) != COUNTS[parameters.source]:
+                raise UserError(
+                    f"data.path: {parameters.path}: {split} has {len(listing.files)} images, not the published "
+                    f"{COUNTS[parameters.source]}; mend it, or give data.sha256 of what you have"
+                )
+    return read_images(parameters, listings, CLASSES, convert=True)
 
 
 def own_digest(parameters: Data) -> str:

@@ -31,7 +31,8 @@ GREY = frozenset({"1", "L"})
 COLOUR = frozenset({"RGB", "P", "CMYK", "YCbCr"})
 # Conversion drops the transparency, so only sources that are known to hold such images accept it.
 TRANSPARENT = frozenset({"RGBA", "LA", "PA"})
-THREADS = min(16, os.cpu_count() or 1)
+# The processors that this job may use, which on a cluster are fewer than there are.
+THREADS = min(16, len(os.sched_getaffinity(0)))
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:

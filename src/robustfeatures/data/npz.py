@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
         with np.load(path, allow_pickle=False) as arrays:
             found = {split: (arrays[images], arrays[labels]) for split, images, labels in _fields(arrays.files, path)}
             names = arrays.get("class_names")
-    except (zipfile.BadZipFile, ValueError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, TypeError, ValueError, OSError) as error:
         raise UserError(f"data.path: {path} is not a readable .npz file: {error}") from error
     except KeyError as error:
         raise UserError(f"data.path: {path} has no array {error.args[0].split()[0]!r}") from error

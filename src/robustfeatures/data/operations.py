@@ -322,14 +322,17 @@ def _differing(first: tuple[str, ...], second: tuple[str, ...]) -> str:
 
 
 def _join(first: Part, second: Part) -> Part:
-    """One part after the other; file names are kept where both have them."""
+    """One part after the other; file names are kept where both have them.
+
+    The second part's places count on from the first's, so that each still names one image.
+    """
     names = None if first.names is None or second.names is None else first.names + second.names
     return Part(
         images=Joined((first.images, second.images)),
         labels=np.concatenate([first.labels, second.labels]),
         class_names=first.class_names,
         names=names,
-        source_index=np.concatenate([first.source_index, second.source_index]),
+        source_index=np.concatenate([first.source_index, first.origin_size + second.source_index]),
         origin=CONCATENATED,
         origin_size=first.origin_size + second.origin_size,
     )

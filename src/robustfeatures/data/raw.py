@@ -53,6 +53,9 @@ class RawData:
             raise UserError(f"{where}: images: the type is {self.images.dtype}, not uint8 or float32")
         if self.labels.shape != self.images.shape[:1]:
             raise UserError(f"{where}: labels: {self.labels.shape} labels for {self.images.shape[0]} images")
+        twice = [name for name in self.class_names if self.class_names.count(name) > 1]
+        if twice:
+            raise UserError(f"{where}: class_names: {twice[0]!r} appears twice")
         classes = len(self.class_names)
         wrong = np.flatnonzero((self.labels < 0) | (self.labels >= classes))
         if len(wrong):

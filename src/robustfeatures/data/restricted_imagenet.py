@@ -7,6 +7,7 @@ any such variant of this source.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ RANGES = {
 # ImageNet's test images have no labels, so its validation images are the test split, as in the papers.
 SPLITS = {"train": "train", "test": "val"}
 CLASSES = 1000
+# Images of each of its classes (Russakovsky et al., 2015, "ImageNet Large Scale Visual Recognition Challenge").
+FEWEST = {"train": 732, "test": 50}
+MOST = {"train": 1300, "test": 50}
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:
@@ -40,11 +44,26 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     ImageNet holds some grey, CMYK and transparent images; all become RGB.
 
     Raises:
-        UserError: `size` is not given, a split has not 1000 class folders, or as the source `folder` does.
+        UserError: `size` is not given, a split has not 1000 class folders, a class has not ImageNet's number of images
+            (unless `sha256` says that other images are meant), or as the source `folder` does.
     """
     if parameters.size is None:
         raise UserError(f"data.size: the source {parameters.source!r} needs a size, such as 224; its images have many")
-    return read_images(parameters, _list(parameters), tuple(RANGES), convert=True)
+    listings = _list(parameters)
+    if parameters.sha256 is None:
+        _check_counts(listings, parameters)
+    return read_images(parameters, listings, tuple(RANGES), convert=True)
+
+
+def _check_counts(listings: dict[str, Listing], parameters: Data) -> None:
+    for split, listing in listings.items():
+        per_class = Counter(file.rpartition("/")[0] for file in listing.files)
+        for folder, count in per_class.items():
+            if not FEWEST[split] <= count <= MOST[split]:
+                raise UserError(
+                    f"data.path: {parameters.path}: {folder} has {count} images, ImageNet's has {FEWEST[split]} to "
+                    f"{MOST[split]}; mend it, or give data.sha256 of what you have"
+                )
 
 
 def own_digest(parameters: Data) -> str:

@@ -55,7 +55,8 @@ class StoredImages:
             os.close(descriptor)
 
     def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
-        rows = np.asarray(rows)
+        # Whatever indexes the first axis of an array does: slices, masks, places from the end.
+        rows = np.atleast_1d(np.arange(len(self))[rows])
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         target = found.reshape(-1).view(np.uint8).data
         # Neighbours that lie one after another in one file are one read.

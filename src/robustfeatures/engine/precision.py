@@ -5,18 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from robustfeatures.recipes.parameters import Precision
 
 # Below this width the kernels for channels-last tensors lose to the plain ones (tests/benchmarks).
 CHANNELS_LAST_FROM = 16
+# Channels in a block of oneDNN: 16 with AVX-512, 8 before.
+ONEDNN_BLOCK = 16
 
 
 def memory_format(width: int) -> torch.memory_format:
     """The layout in which convolutions of images `width` pixels wide run fastest."""
     return torch.channels_last if width >= CHANNELS_LAST_FROM else torch.contiguous_format
+
+
+def training_format(network: nn.Module, width: int, device: torch.device) -> torch.memory_format:
+    """The layout to train a network in.
+
+    On a processor, oneDNN 3.12's gradient of a strided 1x1 convolution by its weights writes out of bounds in the
+    channels-last layout where there are fewer input channels than fill a block (uxlfoundation/oneDNN, issue 6035).
+    """
+    narrow = any(
+        isinstance(module, nn.Conv2d) and module.stride != (1, 1) and module.in_channels < ONEDNN_BLOCK
+        for module in network.modules()
+    )
+    return torch.contiguous_format if device.type == "cpu" and narrow else memory_format(width)
 
 
 def laid_out(images: Tensor) -> Tensor:

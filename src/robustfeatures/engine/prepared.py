@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +20,7 @@ class Prepared(nn.Module):
     """A frozen copy of a network for gradients with respect to images; `refresh` follows the network as it trains.
 
     Each batch norm that follows a convolution is folded into it, which is exact in eval mode up to rounding. With
-    `precision` "bfloat16" convolutions and linear layers run in bfloat16; logits and representation are float32.
+    `precision` "bfloat16" the features are computed in bfloat16; representation and logits are float32.
     """
 
     def __init__(self, network: Network, *, precision: Precision = "float32") -> None:
@@ -32,7 +31,7 @@ class Prepared(nn.Module):
         self.copy.features, self.folded = _without_batch_norm(self.copy.features)
         self.copy.requires_grad_(False)
         if precision == "bfloat16":
-            for module in self.copy.modules():
+            for module in self.copy.features.modules():
                 if isinstance(module, (nn.Conv2d, nn.Linear)):
                     module.to(torch.bfloat16)
         self._layout = torch.contiguous_format
@@ -58,23 +57,21 @@ class Prepared(nn.Module):
         for name, value in self.copy.state_dict().items():
             value.copy_(current[name])
 
-    def representation(self, images: Tensor) -> Tensor:
-        """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
-        return self._run(self.copy.representation, images)
-
     def forward(self, images: Tensor) -> Tensor:
         """Logits, float32 (N, K), of images (N, C, H, W) in [0, 1]."""
-        return self._run(self.copy, images)
+        logits: Tensor = self.copy.head(self.representation(images))
+        return logits
 
-    def _run(self, function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    def representation(self, images: Tensor) -> Tensor:
+        """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
         wanted = memory_format(images.shape[-1])
         if self._layout != wanted:
             # Otherwise every convolution would turn its weights round anew.
             self.copy.to(memory_format=wanted)  # type: ignore[call-overload]  # torch's stub lacks it
             self._layout = wanted
         with autocast(images.device, self.precision):
-            result = function(laid_out(images))
-        return result.float()
+            representation = self.copy.representation(laid_out(images))
+        return representation.float()
 
 
 def _without_batch_norm(features: nn.Module) -> tuple[fx.GraphModule, dict[str, str]]:

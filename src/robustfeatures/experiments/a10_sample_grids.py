@@ -37,8 +37,8 @@ def figure(results: Results) -> Figure:
     from robustfeatures.experiments.plots import sample_blocks
 
     payloads = {row: path for (row, _), path in results.payloads.items()}
-    original = read_dataset(payloads.pop("D"), "train")
-    derived = {name: read_dataset(path, "train") for name, path in payloads.items()}
+    original = read_dataset(payloads.pop("D"), "train", in_memory=False)
+    derived = {name: read_dataset(path, "train", in_memory=False) for name, path in payloads.items()}
     return sample_blocks(
         original, derived, images=results.settings.images, magnification=results.settings.magnification
     )

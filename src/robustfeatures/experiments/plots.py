@@ -88,10 +88,8 @@ def sample_blocks(
 ) -> Figure:
     """Per derived set rows of images: original, derived, and the change from where it started, drawn round grey."""
     places = _one_of_each_class(original.labels, images)
-    names = original.class_names
-    everything = original.float_images()
     at = {int(index): place for place, index in enumerate(original.provenance["source_index"])}
-    blocks = {name: _block(everything, at, names, places, dataset, magnification) for name, dataset in derived.items()}
+    blocks = {name: _block(original, at, places, dataset, magnification) for name, dataset in derived.items()}
     heights = [len(rows) + 0.5 for rows in blocks.values()]
     figure = Figure(figsize=(0.55 * images + 1.6, 0.6 * sum(heights)), layout="constrained")
     grid = figure.subfigures(len(blocks), 1, height_ratios=heights, squeeze=False)
@@ -107,44 +105,42 @@ def sample_blocks(
 @dataclass(frozen=True)
 class _Row:
     title: str
-    pictures: Sequence[NDArray[Any]]
+    pictures: NDArray[np.float32]
     labels: Sequence[str]
 
 
 def _block(
-    images: NDArray[np.float32],
+    original: ImageDataset,
     at: Mapping[int, int],
-    names: Sequence[str],
-    places: Sequence[int],
+    places: NDArray[np.int64],
     dataset: ImageDataset,
     magnification: float,
 ) -> list[_Row]:
     """Original, derived and, unless it started from noise, which no data set holds, the change."""
-    found = dataset.float_images()
-    original_labels, labels = dataset.provenance["source_label"], dataset.labels
+    names = original.class_names
+    images, found = original.float_images(places), dataset.float_images(places)
     rows = [
-        _Row("original", [images[place] for place in places], [names[original_labels[place]] for place in places]),
-        _Row("derived", [found[place] for place in places], [names[labels[place]] for place in places]),
+        _Row("original", images, [names[label] for label in dataset.provenance["source_label"][places]]),
+        _Row("derived", found, [names[label] for label in dataset.labels[places]]),
     ]
     attacked = (dataset.provenance["target"] >= 0).all()
     starts = dataset.provenance["start_index"]
     if not attacked and (starts < 0).all():
         return rows
-    begin = [images[place if attacked else at[int(starts[place])]] for place in places]
+    begun = places if attacked else np.array([at[int(start)] for start in starts[places]])
     # An inversion replaces the image it starts from; only an attack needs a magnifying glass.
     factor = magnification if attacked else 1.0
-    changes = [np.clip(0.5 + factor * (found[place] - start), 0, 1) for place, start in zip(places, begin, strict=True)]
+    changes = np.clip(0.5 + factor * (found - original.float_images(begun)), 0, 1)
     return [*rows, _Row(f"change x{factor:g}", changes, [""] * len(places))]
 
 
-def _one_of_each_class(labels: NDArray[np.int64], count: int) -> list[int]:
+def _one_of_each_class(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """The first image of each class, then the second of each, until there are `count`; sorted by class."""
     rank = np.zeros(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         chosen = labels == label
         rank[chosen] = np.arange(chosen.sum())
-    order = np.lexsort((labels, rank))[:count]
-    return [int(place) for place in order]
+    return np.lexsort((labels, rank))[:count]
 
 
 def _show(axes: Axes, picture: NDArray[Any], label: str) -> None:

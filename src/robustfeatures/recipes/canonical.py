@@ -22,9 +22,9 @@ def plain(value: Any) -> Any:
 
 
 def without_paths(value: Any) -> Any:
-    """JSON values without the `path` beside a `sha256`, at any depth: where a file lies is no part of what it is."""
+    """JSON values without a `path` whose `sha256` says what lies there, at any depth: the place is no part of that."""
     if isinstance(value, dict):
-        left = value.keys() - {"path"} if "sha256" in value else value.keys()
+        left = value.keys() - {"path"} if value.get("sha256") is not None else value.keys()
         return {name: without_paths(value[name]) for name in left}
     if isinstance(value, list):
         return [without_paths(item) for item in value]

@@ -153,8 +153,9 @@ class Augmentation(Strict):
     """Random changes of each training image, drawn anew in every epoch, in the order of the fields.
 
     `crop_padding` pads by that many zero pixels and crops to the old size; `flip` mirrors half of the images;
-    `smallest_crop` cuts out a part of at least that share of the area, 3:4 to 4:3, and resizes it; `rotation` turns by
-    up to that many degrees; `colour_jitter` scales brightness, contrast and saturation by 1 +- that share.
+    `smallest_crop` cuts out a part of that share of the area or more, 3:4 to 4:3 and clipped to the image, and resizes
+    it; `rotation` turns by up to that many degrees; `colour_jitter` scales brightness, contrast and saturation by 1 +-
+    that share.
     """
 
     crop_padding: Annotated[int, Ge(0)] = 0

@@ -106,7 +106,7 @@ def unfold(config: Config, studies: Path) -> Plan:
         for need in part.needs:
             for recipe in need.recipe.chain():
                 recipes.setdefault(_name(recipe), recipe)
-    return Plan(recipes, tuple(views_of(config.study, study.title, parts, study.published_setting)))
+    return Plan(recipes, tuple(views_of(study, config.study, parts)))
 
 
 def prepare(plan: Plan, artifacts: Artifacts, store: Store) -> None:

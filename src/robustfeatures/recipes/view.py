@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robustfeatures.experiments.catalogue import experiment_modules
 from robustfeatures.experiments.experiment import Experiment, Need
 from robustfeatures.recipes.canonical import digest, plain
 from robustfeatures.recipes.code import code_digest
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.study import Study
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "experiments" / "published"
 
@@ -51,7 +54,7 @@ class Part:
 class View:
     """One table, figure or page of a study, of one experiment or of several.
 
-    `views` are the views it links to (the report); `published_setting` is the study's.
+    `views` are the views it links to (the report); `published_setting` and `precision` are the study's.
     """
 
     study: str
@@ -59,6 +62,7 @@ class View:
     kind: str
     parts: Sequence[Part]
     published_setting: str | None
+    precision: str
     views: Sequence[View] = ()
 
     @cached_property
@@ -82,6 +86,7 @@ class View:
             "title": self.title,
             "parts": [part.record() for part in self.parts],
             "published_setting": self.published_setting,
+            "precision": self.precision,
             "files": {path.name: _file_digest(path) for path in self._files},
             "views": {name: view.artifact for view in self.views for name in view.outputs},
             "outputs": list(self.outputs),
@@ -113,17 +118,19 @@ class View:
         return tuple(dict.fromkeys([*needed, *(view.artifact for view in self.views)]))
 
 
-def views_of(study: str, title: str, parts: Mapping[str, Part], published_setting: str | None) -> list[View]:
+def views_of(study: Study, name: str, parts: Mapping[str, Part]) -> list[View]:
     """Every view of a study: a table and a figure per experiment that has one, the claims, and the report."""
+
+    def view(kind: str, shown: Sequence[Part], views: Sequence[View] = ()) -> View:
+        return View(name, study.title, kind, shown, study.published_setting, study.precision, views)
+
     found = []
     for part in parts.values():
         for kind, function in (("table", part.experiment.table), ("figure", part.experiment.figure)):
             if function is not None:
-                found.append(View(study, title, kind, [part], published_setting))
-    with_claims = [part for part in parts.values() if part.experiment.claims is not None]
-    found.append(View(study, title, "claims", with_claims, published_setting))
-    shown = [Part(part.experiment, part.settings, ()) for part in parts.values()]
-    return [*found, View(study, title, "report", shown, published_setting, found)]
+                found.append(view(kind, [part]))
+    found.append(view("claims", [part for part in parts.values() if part.experiment.claims is not None]))
+    return [*found, view("report", [Part(part.experiment, part.settings, ()) for part in parts.values()], found)]
 
 
 def _file_digest(path: Path) -> str:

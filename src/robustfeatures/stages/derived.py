@@ -127,6 +127,8 @@ def _attacked(
 def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
     """The row (N,) of another image of the split at which each inversion starts, drawn uniformly whatever its label."""
     count = len(original)
+    if count < 2:
+        raise UserError("method.start: images: a split of one image has no other to start from")
     # One of the count - 1 others: a step of 1 to count - 1 round the circle.
     ahead = [
         1 + numpy_generator(seed, "start", int(index)).integers(count - 1)

@@ -19,7 +19,9 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
     table = experiment.table(results)
     return {
         ".csv": table.to_csv(index=False, lineterminator="\n").encode(),
-        ".md": markdown(experiment, results, table, study=view.record["title"]).encode(),
+        ".md": markdown(
+            experiment, results, table, study=f"{view.record['title']}, {view.record['precision']}"
+        ).encode(),
     }
 
 

@@ -27,7 +27,8 @@ class Attacker:
         """Adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,)."""
         self.prepared.refresh()
         size = batch_size(images.device, images.shape[1:])
-        blocks = zip(torch.split(images, size), torch.split(labels, size), strict=True)
+        count = -(-len(images) // size)
+        blocks = zip(torch.chunk(images, count), torch.chunk(labels, count), strict=True)
         return torch.cat([self._perturbed(*block) for block in blocks])
 
     def _perturbed(self, images: Tensor, labels: Tensor) -> Tensor:

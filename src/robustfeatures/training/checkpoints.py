@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pickle
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+log = logging.getLogger(__name__)
 
 # Seconds between two checkpoints; tests shorten it.
 INTERVAL = float(os.environ.get("ROBUSTFEATURES_CHECKPOINT_SECONDS", "60"))
@@ -22,13 +25,14 @@ class Checkpoints:
         self.path = folder / "checkpoint.pt"
         self.last = time.monotonic()
 
-    def load(self) -> dict[str, Any] | None:
-        """The saved state, or None where there is none or it cannot be read."""
+    def load(self, device: torch.device) -> dict[str, Any] | None:
+        """The saved state on `device`, or None where there is none or it cannot be read."""
         if not self.path.exists():
             return None
         try:
-            state: dict[str, Any] = torch.load(self.path, weights_only=True)
-        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError):
+            state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+            log.warning("%s cannot be read and is dropped, the training begins anew: %s", self.path, error)
             return None
         return state
 

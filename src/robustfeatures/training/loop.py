@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robustfeatures.engine.precision import autocast, laid_out, memory_format
+from robustfeatures.engine.precision import autocast, training_format
 from robustfeatures.errors import UserError
 from robustfeatures.randomness import split_seed
 from robustfeatures.training.accuracy import accuracy
@@ -90,9 +90,10 @@ def train(
     probes = tuple(probes)
     steps_per_epoch = math.ceil(len(images) / settings.batch_size)
     rate = schedule(settings, steps_per_epoch)
-    network.to(memory_format=memory_format(images.image_shape[-1]))  # type: ignore[call-overload]  # torch's stub lacks it
+    layout = training_format(network, images.image_shape[-1], images.device)
+    network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
     optimiser = SGD(network.parameters(), momentum=settings.momentum, weight_decay=settings.weight_decay)
-    position = _resumed(network, optimiser, checkpoints)
+    position = _resumed(network, optimiser, checkpoints, images.device)
     total = torch.full((), position.total, dtype=torch.float64, device=images.device)
     for epoch in range(position.epoch, settings.epochs):
         generator = torch.Generator().manual_seed(split_seed(seed, "order", epoch))
@@ -106,7 +107,7 @@ def train(
             if perturbation:
                 batch = perturbation(batch, batch_labels)
             with autocast(images.device, precision):
-                loss = functional.cross_entropy(network(laid_out(batch)), batch_labels)
+                loss = functional.cross_entropy(network(batch.contiguous(memory_format=layout)), batch_labels)
             optimiser.zero_grad()
             torch.autograd.backward(loss)
             optimiser.step(rate(epoch * steps_per_epoch + position.step))
@@ -142,8 +143,8 @@ def _state(network: nn.Module, optimiser: SGD, position: Position) -> dict[str, 
     }
 
 
-def _resumed(network: nn.Module, optimiser: SGD, checkpoints: Checkpoints | None) -> Position:
-    state = checkpoints.load() if checkpoints else None
+def _resumed(network: nn.Module, optimiser: SGD, checkpoints: Checkpoints | None, device: torch.device) -> Position:
+    state = checkpoints.load(device) if checkpoints else None
     if state is None:
         return Position()
     network.load_state_dict(state["network"])
