@@ -14,9 +14,11 @@ import pytest
 from PIL import Image
 
 from robustfeatures.data import cinic10, folder, restricted_imagenet
+from robustfeatures.data.preparing import prepared
 from robustfeatures.data.raw import RawData
 from robustfeatures.errors import UserError
 from robustfeatures.recipes.parameters import Data
+from robustfeatures.recipes.recipe import Recipe
 from robustfeatures.vision import torchvision
 from tests.conftest import REPOSITORY
 
@@ -352,3 +354,23 @@ def test_real_images(tmp_path: Path, archive: str, split: str, shape: tuple[int,
         with Image.open(tmp_path / split / raw.names[row]) as original:
             expected = np.asarray(original)
         np.testing.assert_array_equal(image, np.atleast_3d(expected).transpose(2, 0, 1))
+
+
+def test_brought_sets_without_a_digest_must_be_the_published_ones(imagenet: Path, tmp_path: Path) -> None:
+    """Half-unpacked folders are refused, be they where the raw downloads lie; the place is then part of the recipe."""
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "imagenet").symlink_to(imagenet)
+    (tmp_path / "raw" / "cinic10").mkdir()
+    cinic(tmp_path / "raw" / "cinic10")
+    for source, expected in (
+        (
+            "restricted-imagenet",
+            r"^data\.path: .*raw/imagenet: (train|val)/n\d+ has \d images, ImageNet's has (732|50) to",
+        ),
+        ("cinic10", r"^data\.path: .*raw/cinic10: train has \d+ images, not the published 90000; mend it, or give"),
+        ("cinic10-cifar", r"^data\.path: .*raw/cinic10: train has \d+ images, not the published 20000"),
+    ):
+        with pytest.raises(UserError, match=expected):
+            prepared(Data(source=source, size=8), tmp_path / "raw")
+    here, there = (Recipe("label", Data(source="cinic10", path=path), {}) for path in ("here", "there"))
+    assert here.digest != there.digest

@@ -16,6 +16,7 @@ from robustfeatures.experiments.summaries import over_seeds, with_published
 from robustfeatures.recipes.view import PUBLISHED
 from robustfeatures.recipes.yaml import read_yaml
 from robustfeatures.stages.table import markdown
+from robustfeatures.views import read_published
 from tests.conftest import REPOSITORY
 
 PAPERS = REPOSITORY.parent / "shared" / "papers"
@@ -54,7 +55,7 @@ ROWS = pd.DataFrame(
 
 
 def results(*, comparable: bool) -> Results:
-    published = read_yaml(PUBLISHED / "not-bugs-2019.yaml")["A1"]
+    published = read_yaml(PUBLISHED / "not-bugs-2019.yaml")["A1"][0]
     return Results(
         evaluations=ROWS,
         histories=pd.DataFrame(),
@@ -99,7 +100,8 @@ def test_published_numbers_are_the_papers(path: Path) -> None:
     if not PAPERS.is_dir():
         pytest.skip("the papers' texts are not here")
     numbers = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", (PAPERS / f"{path.stem}.txt").read_text())}
-    quoted = [row["accuracy"] for part in read_yaml(path).values() if isinstance(part, dict) for row in part["rows"]]
+    entries = [entry for part in read_yaml(path).values() if isinstance(part, list) for entry in part]
+    quoted = [row["accuracy"] for entry in entries for row in entry["rows"]]
     assert quoted
     assert set(map(float, quoted)) <= numbers
 
@@ -109,3 +111,16 @@ def test_every_module_is_found_by_its_id() -> None:
     for identifier in experiment_modules():
         assert experiment(identifier).id == identifier
         assert experiment(identifier).caption
+
+
+def test_published_numbers_are_those_of_the_setting() -> None:
+    """The accuracies of Table 1 of not-bugs-2019, by setting; without one, the first that the paper prints."""
+    printed = {
+        setting: {row["row"]: row["accuracy"] for row in published["rows"]}
+        for setting in ("CIFAR-10", "Restricted ImageNet", None)
+        if (published := read_published(experiment("A2"), setting))
+    }
+    assert printed["Restricted ImageNet"] == {"D": 96.6, "D_rand": 87.9, "D_det": 64.4}
+    assert printed["CIFAR-10"] == printed[None]
+    assert printed["CIFAR-10"]["D_rand"] == 63.3
+    assert read_published(experiment("A10"), "CIFAR-10") is None
