@@ -106,37 +106,42 @@ class Noise:
     def __getitem__(self, rows):
         return np.stack([np.random.default_rng(int(row)).integers(0, 256, self.shape[1:], np.uint8) for row in rows])
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def taken():
+    # Pages of mapped files are not the process's own; the system keeps or drops them.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmData:")) / 1024
 
 path = Path(sys.argv[1]) / "data.zarr"
 # What the libraries take is there before the measurement.
 small = ImageDataset(np.zeros((64, 3, 224, 224), np.uint8), np.zeros(64, np.int64), {}, ("a", "b"))
 write_dataset(path.with_name("small.zarr"), {"train": small})
 content_digest(path.with_name("small.zarr"))
-before = peak()
+# What goes beyond this fails with a MemoryError.
+cap = 150
+limit = int((taken() + cap) * 2**20)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 write_dataset(path, {"train": ImageDataset(Noise(), np.arange(4000) % 2, {}, ("a", "b"))})
 content_digest(path)
 data = read_dataset(path, "train", in_memory=False)
 total = 0.0
 order = torch.randperm(4000)
-for rows, images in batches_of(data, torch.device("cpu"), memory_bytes=0).batches(order, 64):
+for rows, images in batches_of(data, torch.device("cpu"), memory_bytes=0).batches(order, 32):
     total += float(images[0, 0, 0, 0]) * len(rows)
 size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
-print(size, peak() - before, total)
+print(size, cap, total)
 """
 
 
 def test_a_set_larger_than_the_memory_it_may_take(tmp_path: Path) -> None:
-    """Writing, hashing and shuffled reading of 574 MiB take less than a quarter of that."""
+    """Writing, hashing and shuffled reading of 574 MiB, with a quarter of that allowed."""
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    size, growth, total = map(float, done.stdout.split())
+    size, cap, total = map(float, done.stdout.split())
     assert size > 570
+    assert size > 3.5 * cap
     assert total > 0
-    assert growth < size / 4
 
 
 def test_few_files_for_many_images() -> None:

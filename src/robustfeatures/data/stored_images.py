@@ -1,10 +1,9 @@
-"""Images of a zarr array read straight from its shards: any rows, at the speed of the disk, none kept in memory."""
+"""Images of a zarr array read straight from its shards, mapped into memory: any rows, at the speed of the disk."""
 
 from __future__ import annotations
 
 import json
 import os
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ CHECKSUM_BYTES = 4
 class StoredImages:
     """Rows (N, C, H, W) of an uncompressed zarr array that is chunked and sharded by rows alone.
 
-    zarr decodes a whole chunk for each row; here each row is one read at a place that follows from its number, checked
-    once per file against the index that zarr wrote.
+    zarr decodes a whole chunk for each row; here a row lies at a place that follows from its number, checked once per
+    file against the index that zarr wrote. What the system keeps of the files in memory it gives back when it needs to.
     """
 
     def __init__(self, array: Path) -> None:
@@ -45,56 +44,52 @@ class StoredImages:
         if not plain:
             raise UserError(f"{array}: the images are compressed; this package stores them as they are")
         self.row_bytes = int(np.prod(self.shape[1:])) * self.dtype.itemsize
-        self._files: dict[int, int] = {}
+        self._files: dict[int, NDArray[Any]] = {}
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __del__(self) -> None:
-        for descriptor in getattr(self, "_files", {}).values():
-            os.close(descriptor)
-
     def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
-        # Whatever indexes the first axis of an array does: slices, masks, places from the end.
-        rows = np.atleast_1d(np.arange(len(self))[rows])
+        rows = np.asarray(rows) if isinstance(rows, np.ndarray) else np.arange(len(self))[rows]
+        if rows.dtype.kind not in "iu" or rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= len(self))):
+            # Masks, places from the end, and what an array refuses too.
+            rows = np.atleast_1d(np.arange(len(self))[rows])
+        if not len(rows):
+            return np.empty((0, *self.shape[1:]), self.dtype)
+        shard = int(rows[0]) // self.shard_rows
+        if rows.min() // self.shard_rows == rows.max() // self.shard_rows:
+            return _copied(self._file(shard), rows - shard * self.shard_rows)
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        target = found.reshape(-1).view(np.uint8).data
-        # Neighbours that lie one after another in one file are one read.
-        breaks = np.flatnonzero((np.diff(rows) != 1) | (rows[1:] % self.shard_rows == 0)) + 1
-        edges = [0, *breaks.tolist(), len(rows)] if len(rows) else []
-        for first, last in pairwise(edges):
-            shard, place = divmod(int(rows[first]), self.shard_rows)
-            piece = target[first * self.row_bytes : last * self.row_bytes]
-            _read_fully(self._file(shard), piece, place * self.row_bytes, self.path)
+        for target, row in zip(found, rows.tolist(), strict=True):
+            target[...] = self._file(row // self.shard_rows)[row % self.shard_rows]
         return found
 
-    def _file(self, shard: int) -> int:
+    def _file(self, shard: int) -> NDArray[Any]:
         if shard not in self._files:
             path = self.path.joinpath("c", str(shard), *("0" for _ in self.shape[1:]))
+            rows = min(self.shard_rows, len(self) - shard * self.shard_rows)
             try:
-                descriptor = os.open(path, os.O_RDONLY)
+                self._check_index(path, rows)
+                mapped = np.memmap(path, self.dtype, "r", shape=(rows, *self.shape[1:]))
+                self._files[shard] = mapped.view(np.ndarray)
             except OSError as error:
                 raise UserError(f"{path}: {error.strerror}") from error
-            self._check_index(descriptor, path, shard)
-            self._files[shard] = descriptor
         return self._files[shard]
 
-    def _check_index(self, descriptor: int, path: Path, shard: int) -> None:
-        chunks = self.shard_rows // self.chunk_rows
-        used = -(-min(self.shard_rows, len(self) - shard * self.shard_rows) // self.chunk_rows)
-        begin = os.fstat(descriptor).st_size - chunks * INDEX_ENTRY_BYTES - CHECKSUM_BYTES
-        index = np.frombuffer(os.pread(descriptor, used * INDEX_ENTRY_BYTES, max(begin, 0)), "<u8")
+    def _check_index(self, path: Path, rows: int) -> None:
+        chunks, used = self.shard_rows // self.chunk_rows, -(-rows // self.chunk_rows)
+        with path.open("rb") as file:
+            begin = file.seek(0, os.SEEK_END) - chunks * INDEX_ENTRY_BYTES - CHECKSUM_BYTES
+            file.seek(max(begin, 0))
+            index = np.frombuffer(file.read(used * INDEX_ENTRY_BYTES), "<u8")
         length = self.chunk_rows * self.row_bytes
         expected = np.stack([np.arange(used) * length, np.full(used, length)], axis=1).ravel()
         if begin < 0 or not np.array_equal(index, expected):
-            os.close(descriptor)
             raise UserError(f"{path}: damaged: its index does not list the rows in order; run `robustfeatures verify`")
 
 
-def _read_fully(descriptor: int, target: memoryview, offset: int, path: Path) -> None:
-    # The system reads at most 2 GiB at once.
-    while target:
-        count = os.preadv(descriptor, [target], offset)
-        if count == 0:
-            raise UserError(f"{path}: damaged: a file ends too early; run `robustfeatures verify`")
-        target, offset = target[count:], offset + count
+def _copied(images: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:
+    first, last = int(places[0]), int(places[-1])
+    if last - first + 1 == len(places) and (np.diff(places) == 1).all():
+        return images[first : last + 1].copy()
+    return images[places]
