@@ -141,6 +141,7 @@ def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
 
 
 def main(
+    what: Annotated[Literal["resnet18", "digits", "reading"], typer.Argument(help="What to measure.")],
     images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
     sha256: Annotated[str, typer.Option(help="The digest of that folder, from `robustfeatures fetch`.")] = "",
     device: Literal["cpu", "cuda"] = "cpu",
@@ -150,36 +151,37 @@ def main(
     out: Path = Path("docs/benchmarks"),
 ) -> None:
     """Print and write down speeds, ours beside other ways, measured in turns in this process."""
-    torch.set_num_threads(threads)
+    torch.set_num_threads(threads if what == "resnet18" else 1)
     size, there = SIZES[device], torch.device(device)
     # A processor without bfloat16 units emulates them a hundred times slower.
-    precision: Precision = "bfloat16" if device == "cuda" else "float32"
-    cifar10 = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
-    photographs = setting(cifar10, max(size.attacked, size.trained), there, precision, raw)
-    rows = large(photographs, size, rounds)
-    attack = next(float(str(line["ours, s"])) for line in rows)
-    compared = rates(photographs, size, attack)
-    host = machine(there)
-    torch.set_num_threads(1)
-    digits = Data(source="digits", validation=0.15, test=0.25)
-    rows += small(setting(digits, 1078, torch.device("cpu"), "float32", raw), 3 * rounds)
-    rows += reading(rounds)
-    rows = [{**line, "aim": size.aims.get(str(line["against"]))} for line in rows]
+    precision: Precision = "bfloat16" if device == "cuda" and what == "resnet18" else "float32"
+    compared: list[str] = []
+    if what == "resnet18":
+        cifar10 = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
+        photographs = setting(cifar10, max(size.attacked, size.trained), there, precision, raw)
+        rows = large(photographs, size, rounds)
+        compared = rates(photographs, size, next(float(str(line["ours, s"])) for line in rows))
+    elif what == "digits":
+        digits = Data(source="digits", validation=0.15, test=0.25)
+        rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 3 * rounds)
+    else:
+        rows = reading(rounds)
+    rows = [{**line, "aim": size.aims.get(str(line["against"]), "")} for line in rows]
     table = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
     lines = [
-        f"# Benchmarks, {device}",
+        f"# Benchmark {what}, {device}",
         "",
-        f"Measured on {datetime.now(UTC):%Y-%m-%d} by `python -m tests.benchmarks --device {device}` on: {host}.",
-        "",
-        "The ways of a comparison took turns in one process; each time is the least of several. With ResNet-18 ours "
-        f"ran in {precision}, the others in float32; the digits network and reading ran on one core.",
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} by `python -m tests.benchmarks {what} --device {device}` on: "
+        f"{machine(there)}.",
+        "The ways of a comparison took turns in one process; each time is the least of several. "
+        f"Ours ran in {precision}, the others in float32.",
         "",
         str(table.to_markdown(index=False)),
         "",
         *compared,
     ]
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{device}.md").write_text("\n".join(lines) + "\n")
+    (out / f"{what}-{device}.md").write_text("\n".join(lines).rstrip() + "\n")
     typer.echo("\n".join(lines))
 
 

@@ -153,6 +153,7 @@ MACHINERY = (
     "robustfeatures.cli",
     "robustfeatures.__main__",
     "robustfeatures.jobs",
+    "robustfeatures.progress",
     "robustfeatures.recipes",
     "robustfeatures.store",
     "robustfeatures.experiments",

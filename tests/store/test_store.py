@@ -15,12 +15,9 @@ import zarr
 
 from robustfeatures import inspection
 from robustfeatures.errors import UserError
-from robustfeatures.jobs import Job
-from robustfeatures.recipes.plan import Plan
 from robustfeatures.store import store as store_module
 from robustfeatures.store.content import content_digest
 from robustfeatures.store.files import write_atomically
-from robustfeatures.store.references import Artifacts
 from robustfeatures.store.store import Store, discard
 from tests.conftest import Workspace
 
@@ -145,17 +142,6 @@ def test_verify_of_no_store(store: Store) -> None:
         list(inspection.verify(store))
 
 
-def test_status_tells_what_is_running(store: Store, tmp_path: Path) -> None:
-    job = Job("digits-standard-seed0", store.scratch("k"), "cpu")
-    job.scratch.mkdir(parents=True)
-    job.progress(0.25)
-    nothing = Plan({}, ())
-    lines = list(inspection.status(nothing, Artifacts(tmp_path / "artifacts"), store))
-    assert lines[0] == "0 of 0 artifacts are there"
-    assert lines[1].startswith("running: digits-standard-seed0, 25 %, ")
-    assert lines[1].endswith(" s left")
-
-
 def test_content_is_what_is_said_not_how_it_is_stored(tmp_path: Path) -> None:
     values = np.arange(600, dtype=np.float32).reshape(100, 6)
 
@@ -191,11 +177,11 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Path:
-    """A file system of 200 KiB, where the tests may mount one."""
+    """A file system of 400 KiB, where the tests may mount one."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip("a small file system cannot be mounted here")
@@ -206,7 +192,7 @@ def small_disk(tmp_path: Path) -> Path:
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_published(workspace: Workspace, small_disk: Path) -> None:
     workspace.edit("config.yaml", "store: results/store", f"store: {small_disk}/store")
     filler = small_disk / "filler"
-    filler.write_bytes(b"x" * 150_000)
+    filler.write_bytes(b"x" * 350_000)
     workspace.snakemake("-n")
     (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
     reference = f"results/artifacts/data/{plan.name}"

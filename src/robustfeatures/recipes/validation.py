@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -58,13 +57,19 @@ def _message(error: ErrorDetails, kind: type) -> str:
     return f"{field}: {message}" + ("" if isinstance(given, (dict, list)) else f", not {given!r}")
 
 
-@cache
-def _field_names(kind: Any) -> frozenset[str]:
-    """The names of all fields of a dataclass and of the dataclasses in it."""
+def _field_names(kind: Any) -> set[str]:
+    """The names of all fields of a dataclass and of the dataclasses in it, which may hold one another."""
     names: set[str] = set()
-    if dataclasses.is_dataclass(kind):
-        for name, hint in get_type_hints(kind).items():
-            names |= {name} | _field_names(hint)
-    for argument in get_args(kind):
-        names |= _field_names(argument) if not isinstance(argument, str) else set()
-    return frozenset(names)
+    seen: list[Any] = []
+    waiting = [kind]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.append(current)
+        if dataclasses.is_dataclass(current):
+            hints = get_type_hints(current)
+            names |= hints.keys()
+            waiting += hints.values()
+        waiting += [argument for argument in get_args(current) if not isinstance(argument, str)]
+    return names
