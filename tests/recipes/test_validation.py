@@ -157,11 +157,23 @@ def message(workspace: Workspace) -> str:
 
 @pytest.mark.parametrize("case", STUDY_CASES)
 def test_bad_studies(workspace: Workspace, case: str) -> None:
+    """By the command that unfolds a study as Snakemake does, in a fifth of the time of a dry run."""
     old, new, expected = STUDY_CASES[case]
     if old:
         workspace.edit(STUDY, old, new)
     else:
         (workspace.folder / STUDY).write_text("- a list\n")
+    done = workspace.command("status")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"robustfeatures: {STUDY}: ")
+    assert expected in line
+    assert not list(workspace.folder.glob("results/**/*.json"))
+
+
+def test_a_dry_run_says_the_same(workspace: Workspace) -> None:
+    old, new, expected = STUDY_CASES["unknown field"]
+    workspace.edit(STUDY, old, new)
     found = message(workspace)
     assert f"{STUDY}: " in found
     assert expected in found

@@ -7,17 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tests.conftest import Workspace, workspace_in
 
 
 @pytest.fixture(scope="session")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The workflow with the smoke study built; tests must leave it as it is."""
-    built = workspace_in(tmp_path_factory.mktemp("smoke") / "work")
-    built.edit("config.yaml", "study: digits", "study: smoke")
-    built.snakemake()
-    return built
+def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Workspace:
+    """The workflow with the smoke study built, once for all test processes; tests must leave it as it is."""
+    shared = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        shared = shared.parent
+    with FileLock(shared / "smoke.lock"):
+        if (shared / "smoke").exists():
+            return Workspace(shared / "smoke" / "work")
+        (shared / "building").mkdir()
+        built = workspace_in(shared / "building" / "work")
+        built.edit("config.yaml", "study: digits", "study: smoke")
+        built.snakemake()
+        (shared / "building").rename(shared / "smoke")
+    return Workspace(shared / "smoke" / "work")
 
 
 @pytest.fixture
