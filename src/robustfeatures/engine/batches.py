@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 MEMORY_BYTES = 4 << 30
 # Batches that are read while one is computed on.
 AHEAD = 3
-# Values of all images in one batch of an attack. On a processor the activations of such a batch stay in its caches,
-# which is worth a tenth (tests/benchmarks); a GPU wants to be filled.
+# Values of all images in one batch of an attack: few on a processor, so that activations stay near its caches; a GPU
+# wants to be filled.
 BATCH_VALUES = {"cpu": 3 << 16, "cuda": 9 << 20}
 LARGEST_BATCH = {"cpu": 512, "cuda": 1024}
 
