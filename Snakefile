@@ -14,8 +14,8 @@ include: "workflow/rules/common.smk"
 rule all:
     default_target: True
     input:
-        [f"results/{name}" for view in PLAN.views for name in view.outputs],
-        references(view.artifact for view in PLAN.views),
+        [f"results/{name}" for view in VIEWS for name in view.outputs],
+        references(view.artifact for view in VIEWS),
 
 
 include: "workflow/rules/data.smk"

@@ -158,7 +158,7 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
     total = len(plan.recipes) + len(plan.views)
     yield f"{total - len(missing)} of {total} artifacts are there"
     yield from (f"  lacks {name}" for name in missing)
-    for path in sorted(store.root.glob(".partial/*/progress.json")):
+    for path in sorted(store.root.glob(".partial/*/progress*.json")):
         try:
             report = read_json(path)
         except (OSError, ValueError):
@@ -172,8 +172,8 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
 
 def _is_held(scratch: Path, reported: float) -> bool:
     """Whether a job is at work there: it touches its lock, however long it is between two reports."""
-    lock = scratch.with_suffix(".lock")
-    heard = max(reported, lock.stat().st_mtime if lock.exists() else 0)
+    locks = scratch.parent.glob(f"{scratch.name}*.lock")
+    heard = max([reported, *(lock.stat().st_mtime for lock in locks)])
     return time.time() - heard < LEASE_SECONDS
 
 

@@ -37,7 +37,15 @@ def canonical_json(value: Any) -> str:
     Raises:
         ValueError: a number is NaN or infinite.
     """
-    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return json.dumps(
+        value, default=_fields, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    raise TypeError(f"{value!r} has no canonical JSON")
 
 
 def digest(value: Any) -> str:

@@ -10,29 +10,42 @@ from pathlib import Path
 from typing import Any
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that readers see the old content or the new, whatever happens in between."""
+def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a file so that readers see the old content or the new, whatever happens in between.
+
+    What is not `durable` may be empty after a power failure, but not after a kill.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with fresh.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    sync(path.parent)
+    if durable:
+        sync(path.parent)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Write JSON for people and programs, atomically."""
-    write_atomically(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+    write_atomically(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode(), durable=durable)
 
 
 def read_json(path: Path) -> Any:
     """The JSON value in a file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def link_or_move(path: Path, place: Path) -> None:
+    """Give a file a second name, so that a kill in between loses nothing; or move it, where the disk has no links."""
+    try:
+        place.hardlink_to(path)
+    except OSError:
+        path.replace(place)
 
 
 def sync(path: Path) -> None:
