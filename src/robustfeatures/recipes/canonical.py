@@ -13,7 +13,7 @@ DIGEST_LENGTH = 16
 def plain(value: Any) -> Any:
     """Dataclasses, tuples and mappings as JSON values; floats stay floats, so 1, 1.0 and true stay apart."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: plain(item) for name, item in _fields(value).items()}
     if isinstance(value, dict):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -43,9 +43,7 @@ def canonical_json(value: Any) -> str:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    raise TypeError(f"{value!r} has no canonical JSON")
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def digest(value: Any) -> str:

@@ -81,16 +81,13 @@ class Recipe:
         return tuple(sorted(entries))
 
     @cached_property
-    def _parameters(self) -> Any:
-        return plain(self.parameters)
-
-    @cached_property
     def identity(self) -> dict[str, Any]:
         """What recipe digest and store key have in common."""
         return {
             "stage": self.stage.name,
             "version": self.stage.version,
-            "parameters": without_paths(self._parameters),
+            # Of all parameters only those of data name files; leaving the others as they are saves their unfolding.
+            "parameters": without_paths(plain(data)) if isinstance(data := self.parameters, p.Data) else data,
             "code": self.code,
             "torch": _torch_version() if self.stage.uses_torch else None,
         }
@@ -110,7 +107,7 @@ class Recipe:
             "label": self.label,
             "digest": self.digest,
             **self.identity,
-            "parameters": self._parameters,
+            "parameters": plain(self.parameters),
             "code_entries": list(self.code_entries),
             "inputs": {role: recipe.name for role, recipe in self.inputs.items()},
         }
