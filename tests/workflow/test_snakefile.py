@@ -14,6 +14,7 @@ import yaml
 from tests.conftest import REPOSITORY, Workspace
 
 RULES = sorted((REPOSITORY / "workflow" / "rules").glob("*.smk"))
+STAGE_RULES = [path for path in RULES if path.stem != "common"]
 
 
 STUDIES = sorted(path.stem for path in (REPOSITORY / "workflow" / "studies").glob("*.yaml"))
@@ -22,13 +23,14 @@ STUDIES = sorted(path.stem for path in (REPOSITORY / "workflow" / "studies").glo
 @pytest.mark.parametrize("study", STUDIES)
 def test_unfolding_is_quick_and_imports_no_torch(study: str) -> None:
     code = (
-        "import sys, time; began = time.perf_counter()\n"
+        "import sys, time; began = time.process_time()\n"
         "from pathlib import Path\n"
-        "from robustfeatures.recipes.plan import Config, unfold\n"
+        "from robustfeatures.recipes.config import Config\n"
+        "from robustfeatures.recipes.plan import unfold\n"
         f"plan = unfold(Config(study={study!r}), Path('workflow/studies'))\n"
         "assert len(plan.recipes) > 20\n"
         "heavy = {'torch', 'zarr', 'pandas', 'matplotlib'} & set(sys.modules)\n"
-        "print(time.perf_counter() - began, *heavy)"
+        "print(time.process_time() - began, *heavy)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     seconds, *imported = done.stdout.split()
@@ -54,7 +56,7 @@ def test_a_dry_run_of_the_default_study_plans_every_stage(workspace: Workspace) 
     done = workspace.snakemake("-n", "--config", "study=digits")
     assert time.monotonic() - began < 10
     for stage in ("data", "model", "derived", "evaluation", "table", "figure", "claims", "report"):
-        assert re.search(rf"^{stage}_digits", done.stdout + done.stderr, flags=re.MULTILINE), stage
+        assert re.search(rf"^{stage}(_digits.*)? +\d+$", done.stdout + done.stderr, flags=re.MULTILINE), stage
     assert not workspace.store.exists()
 
 
@@ -72,11 +74,12 @@ def test_snakefmt() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", STAGE_RULES, ids=lambda path: path.stem)
 def test_every_rule_says_all_that_a_scheduler_asks(path: Path) -> None:
     text = path.read_text()
-    rules = text.count("    rule:")
-    for directive in ('"""', "log:", "benchmark:", "threads:", "mem_mb=", "runtime=", "conda:", "shell:"):
+    rules = len(re.findall(r"^ *rule( \w+)?:$", text, flags=re.MULTILINE))
+    assert rules > 0
+    for directive in ('"""', "log:", "benchmark:", "threads:", "resources:", "conda:", "shell:"):
         assert text.count(directive) >= rules, directive
 
 

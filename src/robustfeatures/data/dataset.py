@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from robustfeatures.data.stored_images import StoredImages, shard_file
 from robustfeatures.errors import UserError, suggestion
-from robustfeatures.store.files import link_or_move
 
 if TYPE_CHECKING:
     from torch.utils.data import TensorDataset
@@ -132,7 +131,15 @@ def join_shards(
         for number in range(-(-len(dataset) // shard_rows[split])):
             place = path / split / "images" / shard_file(number, array.ndim)
             place.parent.mkdir(parents=True)
-            link_or_move(shard(split, number), place)
+            _link_or_move(shard(split, number), place)
+
+
+def _link_or_move(path: Path, place: Path) -> None:
+    """Give a file a second name, so that a kill in between loses nothing; or move it, where the disk has no links."""
+    try:
+        place.hardlink_to(path)
+    except OSError:
+        path.replace(place)
 
 
 def _create(path: Path, splits: Mapping[str, ImageDataset]) -> zarr.Group:

@@ -14,9 +14,9 @@ from robustfeatures.recipes import parameters as p
 from robustfeatures.recipes.recipe import Recipe
 
 START_SECONDS = 300.0
-SAFETY = 3.0
+SAFETY = 2.0
 # Floating point operations per second that networks of convolutions are sure to reach.
-GPU_RATE = 5e12
+GPU_RATE = 1e13
 CORE_RATE = 15e9
 # Images per second that reading and writing are sure to reach, whatever the network.
 READING_RATE = 200.0

@@ -40,14 +40,6 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def link_or_move(path: Path, place: Path) -> None:
-    """Give a file a second name, so that a kill in between loses nothing; or move it, where the disk has no links."""
-    try:
-        place.hardlink_to(path)
-    except OSError:
-        path.replace(place)
-
-
 def sync(path: Path) -> None:
     """Make the bytes of a file, or the names in a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY)
