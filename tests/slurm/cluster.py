@@ -114,7 +114,8 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = {**os.environ, "PATH": SEARCH, "SLURM_CONF": str(folder / "slurm.conf")}
+        path = os.pathsep.join((str(folder / "bin"), SEARCH))
+        self.environment = {**os.environ, "PATH": path, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def run(self, *command: str) -> str:
         """What the command prints; raises AssertionError with its error text if it fails."""
@@ -193,8 +194,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def configure(folder: Path) -> None:
-    """Writes the three configuration files, the key and the stand-ins for devices into the folder."""
-    for name in ("munge", "state", "spool"):
+    """Writes the configuration files, the key, the stand-ins for devices and a command into the folder."""
+    for name in ("munge", "state", "spool", "bin"):
         (folder / name).mkdir(mode=0o755)
     (folder / "munge" / "key").touch(mode=0o600)
     (folder / "munge" / "key").write_bytes(secrets.token_bytes(128))
@@ -203,6 +204,10 @@ def configure(folder: Path) -> None:
     text = CONFIGURATION.format(host=host, controller=controller, node=node, folder=folder, gpus=GPUS)
     (folder / "slurm.conf").write_text(text)
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+    # Snakemake's job step executor removes SLURM_CONF, like all of Slurm's variables, before it calls srun.
+    srun = folder / "bin" / "srun"
+    srun.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which("srun", path=SEARCH)} "$@"\n')
+    srun.chmod(0o755)
     # slurmd drops GPUs without a device file ("Removing file-less GPU"), and numbers them by their files' last digit.
     for index in range(GPUS):
         (folder / f"gpu{index}").symlink_to(os.devnull)

@@ -47,6 +47,11 @@ def test_a_job_runs_with_a_gpu_of_its_own(cluster: Cluster, tmp_path: Path) -> N
     assert devices == [str(index) for index in range(GPUS)]
 
 
+def test_steps_start_without_slurms_variables(cluster: Cluster) -> None:
+    number = cluster.submit("--wrap=env --unset=SLURM_CONF srun --ntasks=1 true")
+    assert cluster.wait(number, *ENDED) == "COMPLETED"
+
+
 def test_more_gpu_jobs_than_gpus_wait_for_one_another(cluster: Cluster) -> None:
     with cluster.watch() as seen:
         numbers = [cluster.submit("--gpus=1", "--wrap=sleep 2") for _ in range(2 * GPUS)]
