@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.conftest import REPOSITORY
 from tests.slurm.cluster import GPUS, Cluster, parsed, until
@@ -104,20 +105,20 @@ def test_a_killed_step_fails_its_job(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.wait(number, *ENDED) == "FAILED"
 
 
-def test_nothing_is_left_when_the_test_process_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("cluster")
+def test_nothing_is_left_when_the_test_process_is_killed(tmp_path: Path) -> None:
     program = f"""
-import os, signal, time
+import os, signal
 from pathlib import Path
-from tests.slurm.cluster import running
+from tests.slurm.cluster import running, until
 with running() as cluster:
     number = cluster.submit("--wrap=srun --ntasks=1 sleep 1000")
-    while len(cluster.processes(number)) < 4:
-        time.sleep(0.1)
+    assert until(lambda: len(cluster.processes(number)) >= 4, 30)
     facts = [cluster.folder, *cluster.processes(number)]
     Path({str(tmp_path / "facts")!r}).write_text("\\n".join(map(str, facts)))
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    environment = {**cluster.environment, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, timeout=90, check=False)
     assert done.returncode == -signal.SIGKILL
     folder, *processes = (tmp_path / "facts").read_text().split()
