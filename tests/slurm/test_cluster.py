@@ -105,6 +105,11 @@ def test_a_killed_step_fails_its_job(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.wait(number, *ENDED) == "FAILED"
 
 
+def command_lines() -> list[str]:
+    """Of all processes; a zombie has none."""
+    return [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+
+
 @pytest.mark.usefixtures("cluster")
 def test_nothing_is_left_when_the_test_process_is_killed(tmp_path: Path) -> None:
     program = f"""
@@ -124,6 +129,4 @@ with running() as cluster:
     folder, *processes = (tmp_path / "facts").read_text().split()
     assert until(lambda: not any(psutil.pid_exists(int(process)) for process in processes), 20)
     assert until(lambda: not Path(folder).exists(), 20)
-    # A zombie has no command line.
-    lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
-    assert not [line for line in lines if folder in line]
+    assert until(lambda: not any(folder in line for line in command_lines()), 20)
