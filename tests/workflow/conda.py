@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -21,7 +20,7 @@ PYTHON = f"python={sys.version_info.major}.{sys.version_info.minor}"
 FIELDS = {"name", "channels", "dependencies", "variables"}
 # An index that cannot be reached is passed over at the second try. Jobs compile the few modules that they import, which
 # takes less time than compiling all that is installed.
-PIP = {"PIP_RETRIES": "1", "PIP_NO_COMPILE": "1", "PIP_NO_INPUT": "1"}
+INSTALL = ("install", "--no-input", "--retries", "1", "--no-compile")
 
 CONDA = """#!/bin/sh
 exec {python} {script} {root} "$@"
@@ -65,11 +64,8 @@ def create(file: Path, prefix: Path) -> None:
     # The lines go to pip as they stand, options among them, as conda hands them on.
     requirements = prefix / "requirements.txt"
     requirements.write_text("\n".join(line for each in others if isinstance(each, dict) for line in each["pip"]))
-    subprocess.run(
-        [sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python"), "install", "pip", "-r", requirements],
-        env=os.environ | PIP,
-        check=True,
-    )
+    pip = [sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python")]
+    subprocess.run([*pip, *INSTALL, "pip", "-r", str(requirements)], check=True)
     scripts = prefix / "etc" / "conda" / "activate.d"
     scripts.mkdir(parents=True)
     variables = environment.get("variables", {})

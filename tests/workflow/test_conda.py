@@ -143,7 +143,7 @@ def test_the_environment_holds_what_its_file_names_and_nothing_else(environment:
         assert requirement.specifier.contains(installed[canonicalize_name(requirement.name)].version), requirement
     files = {file.parts[0] for each in installed.values() for file in each.files or []}
     there = {path.name for path in environment.packages.iterdir()}
-    assert there - files == {"sitecustomize.py", "__pycache__"}
+    assert there - files - {"__pycache__"} == {"sitecustomize.py"}
     assert not {"robustfeatures", "pytest", "foolbox", "mypy"} & there
 
 
@@ -181,14 +181,13 @@ def test_jobs_import_from_the_environment_and_the_source_tree_alone(environment:
     third_party = set()
     for job in environment.jobs:
         assert str(environment.main_path) not in job["path"]
-        for name, file in job["modules"].items():
-            if name.partition(".")[0] == "robustfeatures":
-                assert Path(file).is_relative_to(source), file
-            elif Path(file).is_relative_to(environment.packages):
+        loaded = {name: Path(file) for name, file in job["modules"].items() if "." not in name}
+        assert loaded["robustfeatures"].is_relative_to(source)
+        for name, file in loaded.items():
+            if file.is_relative_to(environment.packages):
                 third_party.add(name)
-            else:
-                assert Path(file).is_relative_to(library), file
-                assert "site-packages" not in Path(file).relative_to(library).parts, file
+            elif not file.is_relative_to(source):
+                assert "site-packages" not in file.relative_to(library).parts, file
     assert {"torch", "zarr", "pandas", "matplotlib", "jinja2"} <= third_party
 
 
