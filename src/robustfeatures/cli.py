@@ -193,9 +193,8 @@ def _print(lines: Iterable[str]) -> None:
 def _log_to(path: Path | None) -> None:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        filename=path, filemode="w" if path else "a", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    # Appended to, for a job may be tried again while its first try is still at work on another machine.
+    logging.basicConfig(filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 
 def main() -> None:

@@ -193,6 +193,7 @@ def _compute(
     job = Job(scratch, surroundings, blocks, progress)
     fresh = scratch / "payload"
     if blocks.whole:
+        log.info("%s: computing %s", artifact, key)
         discard(fresh)
         fresh.mkdir()
     try:

@@ -1,6 +1,5 @@
 # The plan: config.yaml's study unfolded into recipes, whose digests name the files that the rules make. Only the main
 # process unfolds it; a job that a scheduler starts reads what was written down for it.
-import os
 import shlex
 import sys
 import time
@@ -57,9 +56,6 @@ except OSError as error:
 # What every job is told beside its own recipe. None of it is part of a recipe, so it is kept out of the rules, where
 # Snakemake would take a change for a reason to run them again.
 SURROUNDINGS = {
-    "PYTHONPATH": os.pathsep.join(
-        filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")])
-    ),
     "ROBUSTFEATURES_STORE": CONFIG.store,
     "ROBUSTFEATURES_RAW": CONFIG.raw,
     "ROBUSTFEATURES_DEVICE": CONFIG.device,
@@ -71,7 +67,9 @@ SURROUNDINGS = {
 exports = " ".join(
     f"{name}={shlex.quote(value)}" for name, value in SURROUNDINGS.items()
 )
-escaped = exports.replace("{", "{{").replace("}", "}}")
+# With --use-conda Snakemake clears the user's PYTHONPATH for each job, so it is read there and not here.
+pythonpath = shlex.quote(str(SOURCE)) + '"${PYTHONPATH:+:$PYTHONPATH}"'
+escaped = f"PYTHONPATH={pythonpath} {exports}".replace("{", "{{").replace("}", "}}")
 shell.prefix(f"export {escaped}; ")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes.canonical import plain
@@ -39,7 +39,7 @@ def validated(kind: type[T], value: Any, where: str) -> T:
         raise UserError(f"{where}: {_message(first, kind)}") from error
 
 
-def _message(error: ErrorDetails, kind: type) -> str:
+def _message(error: Mapping[str, Any], kind: type) -> str:
     # pydantic names the alternative of a union that it tried, which is no field of the file.
     field = ".".join(str(part) for part in error["loc"] if part not in ALTERNATIVES)
     if error["type"] in UNKNOWN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
     from robustfeatures.recipes.parameters import Precision, Training
     from robustfeatures.training.checkpoints import Checkpoints
+
+log = logging.getLogger(__name__)
 
 # (images, labels) -> images to train on instead.
 Perturbation = Callable[[Tensor, Tensor], Tensor]
@@ -149,5 +152,6 @@ def _resumed(network: nn.Module, optimiser: SGD, checkpoints: Checkpoints | None
         return Position()
     network.load_state_dict(state["network"])
     optimiser.velocities = state["velocities"]
+    log.info("goes on from its checkpoint: %d epochs and %d steps are done", state["epoch"], state["step"])
     history = [HistoryRow(*row) for row in state["history"]]
     return Position(state["epoch"], state["step"], state["total"], history)

@@ -1,0 +1,160 @@
+"""The workflow through Snakemake's Slurm plugin on a real Slurm: complete, exact, and nothing computed twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import psutil
+
+from robustfeatures import inspection
+from robustfeatures.store.store import Store
+from tests.conftest import Workspace, workspace_in
+from tests.slurm.cluster import GPUS, Cluster, until
+
+# Where there is no accounting database, jobs are asked for with squeue; the first look comes soon, for tests.
+COMMAND = [
+    *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm"),
+    *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "30"),
+]
+LIMIT_SECONDS = 600
+
+
+def on_slurm(folder: Path) -> Workspace:
+    """A fresh copy of the workflow, its cluster profile filled in as a user would."""
+    workspace = workspace_in(folder)
+    workspace.edit("config.yaml", "study: digits", "study: smoke")
+    profile = "profiles/slurm/config.yaml"
+    workspace.edit(profile, "  slurm_account: your-account\n", "")
+    workspace.edit(profile, "your-gpu-partition", "gpu")
+    # There are GPUs to count here, but none to compute on.
+    workspace.edit(profile, "device=cuda", "device=cpu\n  - gpus_per_job=1")
+    return workspace
+
+
+def start(workspace: Workspace, cluster: Cluster, *targets: str) -> subprocess.Popen[bytes]:
+    """Snakemake's main process; what it prints goes to `snakemake.log` in the workspace."""
+    with (workspace.folder / "snakemake.log").open("ab") as log:
+        return subprocess.Popen(
+            [*COMMAND, *targets],
+            cwd=workspace.folder,
+            env={**cluster.environment, "ROBUSTFEATURES_CHECKPOINT_SECONDS": "0"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def finish(process: subprocess.Popen[bytes], workspace: Workspace) -> None:
+    code = process.wait(LIMIT_SECONDS)
+    assert code == 0, (workspace.folder / "snakemake.log").read_text()[-6000:]
+
+
+def computed(*workspaces: Workspace) -> Counter[str]:
+    """How often each payload was begun to be computed, by key, as the jobs' logs say."""
+    lines = "".join(
+        path.read_text() for workspace in workspaces for path in (workspace.folder / "results/logs").rglob("*.log")
+    )
+    return Counter(re.findall(r": computing (\w+)$", lines, flags=re.MULTILINE))
+
+
+def tables(workspace: Workspace) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (workspace.folder / "results/smoke/tables").glob("*")}
+
+
+def test_the_smoke_study_with_its_main_process_killed(cluster: Cluster, smoke: Workspace, tmp_path: Path) -> None:
+    workspace = on_slurm(tmp_path / "work")
+    with cluster.watch() as watch:
+        first = start(workspace, cluster)
+        # Some jobs are done, others at work, when the main process dies.
+        assert until(lambda: len(workspace.payloads()) >= 3, 240), (workspace.folder / "snakemake.log").read_text()
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        assert any(job.state == "RUNNING" for job in cluster.squeue())
+        before = workspace.payloads()
+        workspace.snakemake("--unlock")
+        finish(start(workspace, cluster), workspace)
+    after = workspace.payloads()
+    assert {key: after[key] for key in before} == before
+    assert watch.most_gpus == GPUS
+    found = computed(workspace)
+    assert set(found.values()) == {1}, found
+    assert set(found) == set(after)
+    assert tables(workspace) == tables(smoke)
+    assert list(inspection.verify(Store(workspace.store))) == []
+    print(f"{len(found)} payloads in {len(watch.states)} Slurm jobs, never more than {watch.most_gpus} GPUs in use")
+
+
+def test_two_workflows_share_a_store(cluster: Cluster, smoke: Workspace, tmp_path: Path) -> None:
+    target = "results/smoke/tables/A7.csv"
+    workspaces = [on_slurm(tmp_path / name) for name in ("one", "other")]
+    for workspace in workspaces:
+        workspace.edit("config.yaml", "store: results/store", f"store: {tmp_path}/store")
+    processes = [start(workspace, cluster, target) for workspace in workspaces]
+    for process, workspace in zip(processes, workspaces, strict=True):
+        finish(process, workspace)
+    found = computed(*workspaces)
+    store = Store(tmp_path / "store")
+    assert set(found) == set(store.payload_keys())
+    assert set(found.values()) == {1}, found
+    assert list(inspection.verify(store)) == []
+    for workspace in workspaces:
+        assert (workspace.folder / target).read_bytes() == (smoke.folder / target).read_bytes()
+
+
+def in_training(cluster: Cluster, workspace: Workspace, after: set[int]) -> tuple[int, psutil.Process]:
+    """The Slurm job that trains now, none of `after`, and its computing process, once it has saved a checkpoint."""
+    found: list[tuple[int, psutil.Process]] = []
+
+    def saved() -> bool:
+        for job in cluster.squeue():
+            if job.state != "RUNNING" or job.number in after or not job.comment.startswith("rule_model"):
+                continue
+            for process in map(psutil.Process, cluster.processes(job.number)):
+                saves = [path.stat().st_mtime for path in workspace.store.glob(".partial/*/checkpoint.pt")]
+                if "build" in process.cmdline() and saves and max(saves) > process.create_time() + 1:
+                    found.append((job.number, process))
+        return bool(found)
+
+    assert until(saved, 180), (workspace.folder / "snakemake.log").read_text()[-4000:]
+    return found[-1]
+
+
+ENDS = {"CANCELLED": "scancel", "FAILED": "SIGKILL", "TIMEOUT": "its time limit"}
+
+
+def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: Path) -> None:
+    """Cancelled, killed, out of time: the fourth try ends with the weights of an undisturbed run, bit for bit."""
+    workspace = on_slurm(tmp_path / "work")
+    workspace.edit("workflow/studies/smoke.yaml", "    epochs: 2\n", "    epochs: 400\n")
+    undisturbed = Workspace(Path(shutil.copytree(workspace.folder, tmp_path / "undisturbed")))
+    undisturbed.snakemake("-n")
+    (plan,) = (undisturbed.folder / "results/artifacts/.plan/model").glob("digits-adversarial-seed0-*.json")
+    target = f"results/artifacts/model/{plan.name}"
+    process = start(workspace, cluster, target)
+    jobs: set[int] = set()
+    for state in ENDS:
+        job, trainer = in_training(cluster, workspace, jobs)
+        jobs.add(job)
+        if state == "CANCELLED":
+            cluster.cancel(job)
+        elif state == "FAILED":
+            trainer.send_signal(signal.SIGKILL)
+        else:
+            cluster.end_in(job, 1)
+        assert cluster.wait(job, *ENDS, "COMPLETED", seconds=120) == state
+    finish(process, workspace)
+    (log,) = (workspace.folder / "results/logs/model").glob("*.log")
+    assert log.read_text().count("goes on from its checkpoint") == len(ENDS)
+    assert "stopped by SIGTERM with a checkpoint saved" in log.read_text()
+    undisturbed.snakemake(target)
+    disturbed, whole = (json.loads((each.folder / target).read_text()) for each in (workspace, undisturbed))
+    assert (disturbed["key"], disturbed["content"]) == (whole["key"], whole["content"])
+    print(f"a training ended by {', '.join(ENDS.values())} went on each time and is the same to the bit")
