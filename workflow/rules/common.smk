@@ -126,10 +126,8 @@ CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.ya
 
 
 onsuccess:
-    from robustfeatures.inspection import computing_share
+    if workflow.is_main_process:
+        from robustfeatures.inspection import computing_share
 
-    print(
-        computing_share(
-            PLAN, ARTIFACTS, STARTED, time.monotonic() - BEGAN, workflow.cores or 1
-        )
-    )
+        seconds = time.monotonic() - BEGAN
+        print(computing_share(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores or 1))
