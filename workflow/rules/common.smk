@@ -12,9 +12,10 @@ from snakemake.exceptions import WorkflowError
 SOURCE = Path(workflow.basedir) / "src"
 sys.path.insert(0, str(SOURCE))
 
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, printable
 from robustfeatures.inspection import computing_share
 from robustfeatures.recipes.plan import prepare, read_config, unfold
+from robustfeatures.recipes.yaml import read_yaml
 from robustfeatures.store.references import Artifacts
 from robustfeatures.store.store import Store
 
@@ -23,7 +24,9 @@ BEGAN = time.monotonic()
 STARTED = datetime.now(UTC).isoformat(timespec="seconds")
 
 try:
-    CONFIG = read_config(config)
+    # Read here, since Snakemake's `configfile` evaluates expressions in it; `config` holds what `--config` says.
+    values = read_yaml(Path("config.yaml"))
+    CONFIG = read_config({**values, **config} if isinstance(values, dict) else values)
     PLAN = unfold(CONFIG, Path(workflow.basedir) / "workflow" / "studies")
     if workflow.is_main_process:
         prepare(PLAN, ARTIFACTS, Store(Path(CONFIG.store)))
@@ -31,7 +34,7 @@ except UserError as error:
     raise WorkflowError(str(error))
 except OSError as error:
     where = "disk" if error.filename is None else error.filename
-    raise WorkflowError(f"{where}: {error.strerror or error}")
+    raise WorkflowError(printable(f"{where}: {error.strerror or error}"))
 
 # What every job is told beside its own recipe. None of it is part of a recipe, so it is kept out of the rules, where
 # Snakemake would take a change for a reason to run them again.
