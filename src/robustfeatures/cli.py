@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, printable
 
 if TYPE_CHECKING:
     from robustfeatures.recipes.config import Config
@@ -164,7 +164,7 @@ def gc(
     for key in inspection.unreachable(plans, Artifacts(ARTIFACTS), store):
         if delete:
             store.remove(key)
-        typer.echo(f"{'removed' if delete else 'would remove'} {store.payload(key)}")
+        _print([f"{'removed' if delete else 'would remove'} {store.payload(key)}"])
 
 
 def _stop(*_: object) -> None:
@@ -187,14 +187,23 @@ def _store(given: Path | None) -> Store:
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
-        typer.echo(line)
+        typer.echo(printable(line))
 
 
 def _log_to(path: Path | None) -> None:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     # Appended to, for a job may be tried again while its first try is still at work on another machine.
-    logging.basicConfig(filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler()
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+class _OneLine(logging.Formatter):
+    """A line for each message, so that no name in it can pass for a line of its own; tracebacks keep theirs."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return printable(super().formatMessage(record))
 
 
 def main() -> None:
@@ -222,7 +231,7 @@ def main() -> None:
 
 
 def _complain(message: str, code: int = 1) -> int:
-    line = " ".join(message.split())
+    line = printable(" ".join(message.split()))
     if any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers):
         logging.getLogger(__name__).error("%s", line)
     print(f"robustfeatures: {line}", file=sys.stderr)

@@ -7,7 +7,18 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something the user can mend; the message is one line: where (file and field), what, and what to do."""
+    """Something the user can mend; the message is one line: where (file and field), what, and what to do.
+
+    Names in it may come from any file, so what is not `printable` is written as escapes.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with the characters that a terminal would obey or not show written as escapes (`\\x1b`)."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import unicodedata
 import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from robustfeatures.opening import payload_file
 
 Format = Literal["folder", "npz", "constructed"]
 SPLITS = ("train", "validation", "test")
+# Bytes that common file systems allow.
+LONGEST_FILE_NAME = 255
 
 
 def export(
@@ -87,10 +90,11 @@ def _write_folder(folder: Path, datasets: Mapping[str, ImageDataset]) -> list[st
 
 def _check_folder_names(class_names: tuple[str, ...]) -> None:
     for name in class_names:
-        if not name or name.startswith(".") or any(character in name for character in "/\\\0"):
+        unusable = not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable()
+        if unusable or len(name.encode()) > LONGEST_FILE_NAME:
             raise UserError(f"class {name!r}: cannot be the name of a folder; export as npz, or rename with 'merge'")
-    # Some file systems do not tell upper from lower case.
-    folded = [name.casefold() for name in class_names]
+    # Some file systems do not tell upper from lower case, or one spelling of an accented letter from the other.
+    folded = [unicodedata.normalize("NFC", name.casefold()) for name in class_names]
     for number, name in enumerate(folded):
         if name in folded[:number]:
             raise UserError(f"class {class_names[number]!r}: another class folder has this name; export as npz")

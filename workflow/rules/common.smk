@@ -13,9 +13,10 @@ SOURCE = Path(workflow.basedir) / "src"
 sys.path.insert(0, str(SOURCE))
 
 from robustfeatures import gpus
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, printable
 from robustfeatures.recipes.config import read_config
 from robustfeatures.recipes.tasks import read_task
+from robustfeatures.recipes.yaml import read_yaml
 from robustfeatures.store.references import Artifacts
 
 ARTIFACTS = Artifacts(Path("results/artifacts"))
@@ -23,7 +24,9 @@ BEGAN = time.monotonic()
 STARTED = datetime.now(UTC).isoformat(timespec="seconds")
 
 try:
-    CONFIG = read_config(config)
+    # Read here, since Snakemake's `configfile` evaluates expressions in it; `config` holds what `--config` says.
+    values = read_yaml(Path("config.yaml"))
+    CONFIG = read_config({**values, **config} if isinstance(values, dict) else values)
     TASKS, VIEWS = {}, ()
     if workflow.is_main_process:
         from robustfeatures.recipes.plan import unfold
@@ -51,7 +54,7 @@ except UserError as error:
     raise WorkflowError(str(error))
 except OSError as error:
     where = "disk" if error.filename is None else error.filename
-    raise WorkflowError(f"{where}: {error.strerror or error}")
+    raise WorkflowError(printable(f"{where}: {error.strerror or error}"))
 
 # What every job is told beside its own recipe. None of it is part of a recipe, so it is kept out of the rules, where
 # Snakemake would take a change for a reason to run them again.
@@ -130,4 +133,6 @@ onsuccess:
         from robustfeatures.inspection import computing_share
 
         seconds = time.monotonic() - BEGAN
-        print(computing_share(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores or 1))
+        print(
+            computing_share(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores or 1)
+        )

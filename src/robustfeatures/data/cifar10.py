@@ -1,10 +1,17 @@
-"""CIFAR-10 (Krizhevsky, 2009): 60 000 photographs of ten classes, 32x32 pixels, read by torchvision."""
+"""CIFAR-10 (Krizhevsky, 2009): 60 000 photographs of ten classes, 32x32 pixels, from its Python version.
+
+Its files are pickles. torchvision, whose addresses and checksums are used here, would run whatever they say; here they
+are read by an unpickler that knows arrays of numbers and plain containers alone.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import pickle
-import shutil
-from collections.abc import Iterable
+import tarfile
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +20,18 @@ import numpy as np
 from robustfeatures.data.download import Download, check_counts, sole_right
 from robustfeatures.data.raw import RawData
 from robustfeatures.errors import UserError
+from robustfeatures.store.files import write_atomically
 from robustfeatures.vision import torchvision
 
 if TYPE_CHECKING:
     from robustfeatures.recipes.parameters import Data
 
+# What the published pickles name, and where numpy has it now.
+NAMES = {
+    ("numpy.core.multiarray", "_reconstruct"): "numpy._core.multiarray",
+    ("numpy", "ndarray"): "numpy",
+    ("numpy", "dtype"): "numpy",
+}
 COUNTS = {"train": 50_000, "test": 10_000}
 
 
@@ -36,59 +50,74 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
         UserError: the archive cannot be fetched, or does not hold what was published.
     """
     kind, folder = torchvision().datasets.CIFAR10, _folder(raw)
-    sets = _extracted(kind, folder)
-    if sets is None:
-        for file in downloads(parameters, raw):
-            file.bring()
-        sets = _extract(kind, folder)
-    splits = {split: _split(sets[split], files, folder) for split, files in _files(kind).items()}
+    contents = _extracted(kind, folder)
+    if contents is None:
+        (archive,) = downloads(parameters, raw)
+        archive.bring()
+        contents = _extract(kind, folder, archive.path)
+    try:
+        files = {name: _Batch(io.BytesIO(content), encoding="latin1").load() for name, content in contents.items()}
+    except pickle.UnpicklingError as error:
+        raise UserError(f"{folder}: {error}") from error
+    class_names = tuple(files[kind.meta["filename"]][kind.meta["key"]])
+    batches = {"train": kind.train_list, "test": kind.test_list}
+    splits = {split: _split([files[name] for name, _ in listed], class_names) for split, listed in batches.items()}
     check_counts(splits, COUNTS, parameters.source)
     return splits
+
+
+class _Batch(pickle.Unpickler):
+    """Makes arrays and plain containers, and refuses whatever else a pickle names."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in NAMES:
+            raise pickle.UnpicklingError(f"a published file holds no {module}.{name}; this one does")
+        return super().find_class(NAMES[module, name], name)
 
 
 def _folder(raw: Path) -> Path:
     return raw / "cifar10"
 
 
-def _files(kind: Any) -> dict[str, list[list[str]]]:
-    return {"train": kind.train_list, "test": kind.test_list}
+def _checksums(kind: Any) -> dict[str, str]:
+    """The MD5 of each published file by its name."""
+    return {**dict([*kind.train_list, *kind.test_list]), kind.meta["filename"]: kind.meta["md5"]}
 
 
-def _opened(kind: Any, folder: Path) -> dict[str, Any]:
-    return {split: kind(folder, train=split == "train") for split in COUNTS}
+def _extracted(kind: Any, folder: Path) -> dict[str, bytes] | None:
+    """The contents of the files, if all are there as published."""
+    contents: dict[str, bytes] = {}
+    for name, md5 in _checksums(kind).items():
+        path = folder / kind.base_folder / name
+        contents[name] = path.read_bytes() if path.is_file() else b""
+        if hashlib.md5(contents[name], usedforsecurity=False).hexdigest() != md5:
+            return None
+    return contents
 
 
-def _extracted(kind: Any, folder: Path) -> dict[str, Any] | None:
-    try:
-        return _opened(kind, folder)
-    except (RuntimeError, FileNotFoundError):
-        return None
-
-
-def _extract(kind: Any, folder: Path) -> dict[str, Any]:
+def _extract(kind: Any, folder: Path, archive: Path) -> dict[str, bytes]:
     with sole_right(folder):
-        sets = _extracted(kind, folder)
-        if sets is not None:
-            return sets
-        # torchvision does not look at the file of class names when it asks whether there is anything to extract.
-        shutil.rmtree(folder / kind.base_folder, ignore_errors=True)
+        contents = _extracted(kind, folder)
+        if contents is not None:
+            return contents
         try:
-            kind(folder, download=True)
-            return _opened(kind, folder)
-        except RuntimeError as error:
+            with tarfile.open(archive) as members:
+                for name in _checksums(kind):
+                    # Only these members are read, and the archive has no say in where they are written.
+                    member = members.extractfile(f"{kind.base_folder}/{name}")
+                    write_atomically(folder / kind.base_folder / name, member.read() if member else b"")
+        except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
             raise UserError(f"{folder}: the archive does not hold the published files: {error}") from error
+        contents = _extracted(kind, folder)
+        if contents is None:
+            raise UserError(f"{folder}: the archive does not hold the published files: a checksum differs")
+        return contents
 
 
-def _split(published: Any, files: Iterable[list[str]], folder: Path) -> RawData:
-    names: list[str] = []
-    for name, _ in files:
-        with (folder / published.base_folder / name).open("rb") as file:
-            # torchvision has just found each file's MD5 to be the published one.
-            names += pickle.load(file, encoding="latin1")["filenames"]  # noqa: S301
-    images = np.ascontiguousarray(published.data.transpose(0, 3, 1, 2))
+def _split(batches: list[Mapping[str, Any]], class_names: tuple[str, ...]) -> RawData:
     return RawData(
-        images,
-        np.array(published.targets, np.int64),
-        tuple(published.classes),
-        tuple(names),
+        np.concatenate([batch["data"] for batch in batches]).reshape(-1, 3, 32, 32),
+        np.concatenate([batch["labels"] for batch in batches]).astype(np.int64),
+        class_names,
+        tuple(name for batch in batches for name in batch["filenames"]),
     )

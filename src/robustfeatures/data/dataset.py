@@ -193,9 +193,9 @@ def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageData
     """One split of the zarr store at `path`; its images as an array, or read from disk where they are asked for.
 
     Raises:
-        UserError: the store has no such split.
+        UserError: the store was not written by this package, or has no such split.
     """
-    root = zarr.open_group(store=path, mode="r")
+    root = _opened(path)
     if split not in root:
         raise UserError(f"{path}: no split {split!r}{suggestion(split, root.group_keys())}")
     group = root[split]
@@ -214,4 +214,12 @@ def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageData
 
 def splits_of(path: Path) -> tuple[str, ...]:
     """The names of the splits in the zarr store at `path`, sorted."""
-    return tuple(sorted(zarr.open_group(store=path, mode="r").group_keys()))
+    return tuple(sorted(_opened(path).group_keys()))
+
+
+def _opened(path: Path) -> zarr.Group:
+    try:
+        # Arrays of the format before this one may ask for a codec that unpickles.
+        return zarr.open_group(store=path, mode="r", zarr_format=3)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a data set that this package wrote") from error

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from robustfeatures.recipes.parameters import Data
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
+# Pillow opens by content, not by name, and hands some formats to other programs: EPS to Ghostscript.
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
 SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 GREY = frozenset({"1", "L"})
 COLOUR = frozenset({"RGB", "P", "CMYK", "YCbCr"})
@@ -104,7 +106,8 @@ def check_digest(parameters: Data, found: str) -> None:
 def digest_of_files(digests: Mapping[str, str]) -> str:
     """One SHA-256 for several files, from the SHA-256 of each by its relative path."""
     lines = sorted(f"{name} {digest}\n" for name, digest in digests.items())
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    # Names on disk need not be UTF-8.
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def folders_in(folder: Path) -> list[str]:
@@ -193,7 +196,7 @@ def _look(path: Path) -> Facts:
     content = path.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             # Pillow cuts 16 bits a channel to 8 without a word; only the raw mode of a tile tells.
             deep = any(";16" in str(tile) for tile in image.tile)
             image.load()
@@ -338,7 +341,7 @@ class ImageFiles:
 
 def _decode(path: Path, mode: str, size: int | None) -> NDArray[np.uint8]:
     """One image, (C, H, W). The orientation in a photograph's EXIF data is not applied."""
-    with Image.open(path) as opened:
+    with Image.open(path, formats=FORMATS) as opened:
         image = opened.convert(mode)
     pixels = np.asarray(image if size is None else square(image, size))
     return pixels[None] if mode == "L" else pixels.transpose(2, 0, 1)

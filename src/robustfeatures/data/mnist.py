@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from robustfeatures.data.download import Download, check_counts, sole_right
 from robustfeatures.data.raw import RawData
+from robustfeatures.store.files import write_atomically
 from robustfeatures.vision import torchvision
 
 if TYPE_CHECKING:
@@ -36,10 +37,12 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     kind, folder, files = torchvision().datasets.MNIST, _folder(raw), downloads(parameters, raw)
     for file in files:
         file.bring()
-    _extract(kind, folder, files)
+    _extract(folder, files)
     # "0 - zero" there.
     class_names = tuple(name.partition(" ")[0] for name in kind.classes)
-    splits = {split: _split(kind(folder, train=split == "train"), class_names) for split in COUNTS}
+    # In the published order: images and labels to train on, images and labels to test on.
+    pairs = {"train": files[:2], "test": files[2:]}
+    splits = {split: _split(images.path, labels.path, class_names) for split, (images, labels) in pairs.items()}
     check_counts(splits, COUNTS, parameters.source)
     return splits
 
@@ -48,16 +51,13 @@ def _folder(raw: Path) -> Path:
     return raw / "mnist"
 
 
-def _extract(kind: Any, folder: Path, files: tuple[Download, ...]) -> None:
+def _extract(folder: Path, files: tuple[Download, ...]) -> None:
     if all(_is_extracted(file.path) for file in files):
         return
     with sole_right(folder):
-        if not all(_is_extracted(file.path) for file in files):
-            # torchvision checks the archives alone, and takes whatever an interrupted extraction left for whole. The
-            # last of its files is the last to come back, so a job that finds all of them whole can read them.
-            for file in files:
-                _without_suffix(file.path).unlink(missing_ok=True)
-            kind(folder, download=True)
+        for file in files:
+            if not _is_extracted(file.path):
+                write_atomically(_without_suffix(file.path), gzip.decompress(file.path.read_bytes()))
 
 
 def _is_extracted(archive: Path) -> bool:
@@ -69,7 +69,8 @@ def _without_suffix(archive: Path) -> Path:
     return archive.with_suffix("")
 
 
-def _split(published: Any, class_names: tuple[str, ...]) -> RawData:
-    images = published.data.numpy()[:, None]
-    labels = published.targets.numpy().astype(np.int64)
-    return RawData(images, labels, class_names)
+def _split(images: Path, labels: Path, class_names: tuple[str, ...]) -> RawData:
+    # torchvision's class would prefer what its first versions left in a folder beside them, which nothing checks.
+    reading = torchvision().datasets.mnist
+    pixels = reading.read_image_file(_without_suffix(images)).numpy()[:, None]
+    return RawData(pixels, reading.read_label_file(_without_suffix(labels)).numpy().astype(np.int64), class_names)

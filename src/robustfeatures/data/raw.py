@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from robustfeatures.errors import UserError
 
 POOL = "all"
+# As in studies, which could not name such a class.
+LONGEST_NAME = 200
 
 
 class Images(Protocol):
@@ -53,6 +55,12 @@ class RawData:
             raise UserError(f"{where}: images: the type is {self.images.dtype}, not uint8 or float32")
         if self.labels.shape != self.images.shape[:1]:
             raise UserError(f"{where}: labels: {self.labels.shape} labels for {self.images.shape[0]} images")
+        for number, name in enumerate(self.class_names):
+            if len(name) > LONGEST_NAME or len(name.splitlines()) > 1:
+                raise UserError(
+                    f"{where}: class_names: the name of class {number} begins {name[:20]!r} and has {len(name)} "
+                    f"characters; a name may have {LONGEST_NAME}, on one line"
+                )
         twice = [name for name in self.class_names if self.class_names.count(name) > 1]
         if twice:
             raise UserError(f"{where}: class_names: {twice[0]!r} appears twice")

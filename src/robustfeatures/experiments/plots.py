@@ -13,16 +13,28 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from robustfeatures.errors import printable
+
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
 
 # Okabe and Ito's colours, which differ in lightness too.
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
+# Characters above a sample, which is half an inch wide.
+LONGEST_LABEL = 16
 STYLES = ("-", "--", "-.", ":")
 
 matplotlib.rcParams.update(
-    {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "robustfeatures"}
+    {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "robustfeatures",
+        # Names of classes are shown as they are, whatever they hold.
+        "text.parse_math": False,
+        "text.usetex": False,
+    }
 )
 
 
@@ -149,4 +161,5 @@ def _show(axes: Axes, picture: NDArray[Any], label: str) -> None:
     image = picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0)
     axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.spines[:].set_visible(False)
-    axes.set_title(label, fontsize=6, pad=1)
+    name = printable(label)
+    axes.set_title(name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…", fontsize=6, pad=1)

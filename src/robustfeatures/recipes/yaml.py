@@ -27,6 +27,10 @@ _Loader.add_implicit_resolver(
 )
 
 
+# Far more than any study holds; a file of ten lines can stand for billions by aliases of aliases.
+MOST_VALUES = 1_000_000
+
+
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file.
 
@@ -34,8 +38,13 @@ def read_yaml(path: Path) -> Any:
         UserError: the file is missing, unreadable, or no YAML.
     """
     try:
-        # safe: _Loader is a SafeLoader
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _values(node, {}) > MOST_VALUES:
+            raise UserError(f"{path}: holds more than {MOST_VALUES} values once its aliases are written out")
+        return loader.construct_document(node)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -43,3 +52,17 @@ def read_yaml(path: Path) -> Any:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise UserError(f"{path}: line {line}: {error.problem}") from error
+    except yaml.reader.ReaderError as error:
+        raise UserError(f"{path}: character {error.position}: {error.reason}") from error
+    except RecursionError as error:
+        raise UserError(f"{path}: nested too deeply") from error
+
+
+def _values(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for; one that holds itself counts as too many."""
+    if id(node) not in known:
+        known[id(node)] = MOST_VALUES + 1
+        below = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        below = [] if isinstance(node, yaml.ScalarNode) else below
+        known[id(node)] = 1 + sum(_values(part, known) for part in below)
+    return known[id(node)]

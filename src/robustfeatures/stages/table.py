@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
+
+from robustfeatures.errors import printable
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
@@ -36,7 +39,7 @@ def markdown(experiment: Experiment, results: Results, table: pd.DataFrame, *, s
     lines = [
         f"# {experiment.id}: {experiment.title}",
         "",
-        f"Measured: {study}. Accuracy in percent, mean ± standard deviation over {seeds} seeds; eps 0 is clean.",
+        f"Measured: {plain(study)}. Accuracy in percent, mean ± standard deviation over {seeds} seeds; eps 0 is clean.",
         "",
         wide(measured.drop(columns="seeds"), "accuracy"),
     ]
@@ -48,6 +51,11 @@ def markdown(experiment: Experiment, results: Results, table: pd.DataFrame, *, s
             wide(results.published, "accuracy"),
         ]
     return "\n".join(lines) + "\n"
+
+
+def plain(text: str) -> str:
+    """Markdown that shows `text` as it is, on one line."""
+    return re.sub(r"[\\`*_\[\]<>&|#!~$]", r"\\\g<0>", printable(text))
 
 
 def wide(rows: pd.DataFrame, values: str) -> str:

@@ -24,7 +24,7 @@ def content_digest(payload: Path) -> str:
     import zarr
 
     hasher = hashlib.sha256()
-    root = zarr.open_group(store=payload, mode="r")
+    root = zarr.open_group(store=payload, mode="r", zarr_format=3)
     hasher.update(json.dumps(root.attrs.asdict(), sort_keys=True).encode())
     for name, array in sorted(root.members(max_depth=None)):
         if isinstance(array, zarr.Array):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import pickle
 import signal
 import time
 from pathlib import Path
@@ -49,7 +48,8 @@ class Checkpoints:
             return None
         try:
             state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
-        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+        # Which error a damaged file raises depends on its bytes, and torch promises none.
+        except Exception as error:
             log.warning("%s cannot be read and is dropped, the training begins anew: %s", self.path, error)
             return None
         return state

@@ -1,0 +1,229 @@
+"""Titles, class names and file names that a browser, a terminal or LaTeX would obey, wherever they are shown."""
+
+from __future__ import annotations
+
+import io
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from markdown_it import MarkdownIt
+from PIL import Image
+
+from robustfeatures.data import folder, npz
+from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.data.download import download
+from robustfeatures.errors import UserError, printable
+from robustfeatures.experiments.plots import LONGEST_LABEL, sample_blocks
+from robustfeatures.exporting import export
+from robustfeatures.recipes.parameters import Data
+from robustfeatures.stages import report
+from robustfeatures.stages.table import plain
+from robustfeatures.store.references import Artifacts
+from robustfeatures.store.store import Store
+from robustfeatures.views import ViewJob
+from tests.data.test_download import Server
+from tests.security.hostile import NAMES, assert_one_line
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and its text outside of style sheets."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def page(results: Path, name: str) -> Page:
+    """The page of a study in which a title, a claim, a row of a table and its column are called `name`."""
+    study = results / "study"
+    (study / "tables").mkdir(parents=True)
+    claim = dict.fromkeys(("experiment", "claim", "verdict", "quantity", "source", "value", "low", "high"), name)
+    pd.DataFrame([claim]).to_csv(study / "claims.csv", index=False)
+    pd.DataFrame([{"row": name, name: 1.0}]).to_csv(study / "tables" / "A1.csv", index=False)
+    record = {
+        "study": "study",
+        "title": name,
+        "views": {"study/tables/A1.csv": "table/a"},
+        "parts": [{"id": "A1", "needs": [], "settings": {}}],
+        "published_setting": None,
+    }
+    view = ViewJob(record, Artifacts(results / "artifacts"), Store(results / "store"))
+    return Page(report.make(view)[".html"].decode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_report_shows_names_as_they_are(tmp_path: Path, name: str) -> None:
+    shown, harmless = page(tmp_path / "hostile", name), page(tmp_path / "harmless", "name")
+    assert shown.elements == harmless.elements
+    assert shown.attributes == harmless.attributes
+    # Title, heading, six cells of the claim and a row and a column of the table.
+    assert shown.text.count(name) >= 10
+    assert shown.text.replace(name, "name") == harmless.text
+
+
+@pytest.mark.parametrize("name", [*NAMES, "two\nlines\n\n# heading\n<b>", "\n| a | b |\n|---|---|\n| c | d |"])
+def test_markdown_shows_titles_as_they_are(name: str) -> None:
+    rendered = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
+    text = Page(rendered.render(f"Measured: {plain(name)}, float32."))
+    assert text.elements == ["p"]
+    assert text.text.strip() == f"Measured: {printable(name)}, float32."
+
+
+def samples(class_names: tuple[str, ...]) -> ImageDataset:
+    count = len(class_names)
+    columns = {name: np.arange(count) for name in ("source_index", "source_label", "target", "start_index")}
+    images = np.random.default_rng(0).random((count, 1, 8, 8), dtype=np.float32)
+    return ImageDataset(images, np.arange(count), columns, class_names)
+
+
+def test_figures_show_names_as_they_are() -> None:
+    names = (*NAMES, "two\nlines", "unpaired surrogate \udcff", "e" * 100_000)
+    data = samples(names)
+    figure = sample_blocks(data, {"D_R": data}, images=len(names), magnification=1.0)
+    titles = {axes.get_title() for block in figure.subfigs for axes in block.axes}
+    assert titles == {
+        "",
+        *(shown if len(shown := printable(n)) <= LONGEST_LABEL else shown[: LONGEST_LABEL - 1] + "…" for n in names),
+    }
+    for kind in ("png", "pdf"):
+        figure.savefig(io.BytesIO(), format=kind)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_error_is_one_harmless_line(name: str) -> None:
+    message = str(UserError(f"{name}\n\r\x0b\u2028 is wrong"))
+    assert_one_line(message)
+    if name.isprintable():
+        assert message.startswith(name)
+
+
+NO_FOLDERS = (
+    "",
+    ".",
+    "..",
+    "../up",
+    "a/b",
+    "/etc",
+    "a\\b",
+    ".hidden",
+    "a\0b",
+    "\x1b]0;x\x07",
+    "a\nb",
+    "\u202e",
+    "ä" * 128,
+)
+
+
+@pytest.mark.parametrize("name", NO_FOLDERS)
+def test_names_that_are_no_folder(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "data.zarr"
+    write_dataset(path, {"train": samples(("fine", name))})
+    with pytest.raises(UserError, match="cannot be the name of a folder") as caught:
+        export(path, tmp_path / "out", "folder")
+    assert_one_line(str(caught.value))
+    assert [one.name for one in tmp_path.iterdir()] == ["data.zarr"]
+
+
+@pytest.mark.parametrize("names", [("Cat", "cAT"), ("é", "e\u0301"), ("straße", "STRASSE")])
+def test_names_of_one_folder(tmp_path: Path, names: tuple[str, ...]) -> None:
+    path = tmp_path / "data.zarr"
+    write_dataset(path, {"train": samples(names)})
+    with pytest.raises(UserError, match="another class folder has this name"):
+        export(path, tmp_path / "out", "folder")
+
+
+def test_other_names_are_exported_and_read_again(tmp_path: Path) -> None:
+    names = tuple(sorted(name for name in NAMES if name.isprintable() and not set(name) & set("/\\")))
+    assert len(names) > 5
+    path = tmp_path / "data.zarr"
+    write_dataset(path, {"train": samples(names)})
+    export(path, tmp_path / "out", "folder")
+    wanted = Data(source="folder", path=str(tmp_path / "out"))
+    raw = folder.load(Data(source="folder", path=wanted.path, sha256=folder.own_digest(wanted)), Path())
+    assert raw["train"].class_names == names
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["data.zarr", "out"]
+
+
+@pytest.mark.parametrize("name", ["n" * 201, "two\nlines", "two\u2028lines"])
+def test_class_names_that_no_study_could_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "set.npz"
+    np.savez(path, images=np.zeros((2, 1, 3, 3), np.uint8), labels=np.arange(2), class_names=np.array(["a", name]))
+    wanted = Data(source="npz", path=str(path))
+    with pytest.raises(UserError, match=r"class_names: the name of class 1 begins '\w+") as caught:
+        npz.load(Data(source="npz", path=str(path), sha256=npz.own_digest(wanted)), Path())
+    assert_one_line(str(caught.value))
+    assert len(str(caught.value)) < 400
+
+
+def images(path: Path, *names: str | bytes) -> Data:
+    """A folder of one class with images of these names."""
+    (path / "class").mkdir(parents=True)
+    for number, name in enumerate(names):
+        place = os.fsencode(path / "class") + b"/" + os.fsencode(name)
+        with open(place, "wb") as file:  # noqa: PTH123
+            Image.new("L", (4, 4), number).save(file, "PNG")
+    data = Data(source="folder", path=str(path))
+    return Data(source="folder", path=str(path), sha256=folder.own_digest(data))
+
+
+def test_file_names_that_are_no_text(tmp_path: Path) -> None:
+    data = images(tmp_path / "set", b"\xff\xfe.png", "fine.png")
+    raw = folder.load(data, Path())["all"]
+    assert raw.images[np.arange(2)].shape == (2, 1, 4, 4)
+    (tmp_path / "set" / "class" / "fine.png").write_bytes(b"no image")
+    os.rename(tmp_path / "set" / "class" / "fine.png", os.fsencode(tmp_path) + b"/set/class/\xff.png")  # noqa: PTH104
+    with pytest.raises(UserError) as caught:
+        folder.load(images_again(data), Path())
+    assert_one_line(str(caught.value))
+    str(caught.value).encode()
+
+
+def images_again(data: Data) -> Data:
+    """The same folder after its files were changed."""
+    return Data(source="folder", path=data.path, sha256=folder.own_digest(data))
+
+
+def test_an_image_that_another_program_would_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow hands EPS to Ghostscript, whatever the name of the file ends in."""
+    marker, programs = tmp_path / "marker", tmp_path / "programs"
+    programs.mkdir()
+    (programs / "gs").write_text(f"#!/bin/sh\ntouch '{marker}'\n")
+    (programs / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
+    data = images(tmp_path / "set", "fine.png", "other.png")
+    eps = io.BytesIO()
+    Image.new("L", (4, 4)).save(eps, "EPS")
+    (tmp_path / "set" / "class" / "other.png").write_bytes(eps.getvalue())
+    with pytest.raises(UserError, match=r"1 of 2 images cannot be read, first class/other\.png") as caught:
+        folder.load(images_again(data), Path())
+    assert_one_line(str(caught.value))
+    assert not marker.exists()
+    # So it would have done harm.
+    with Image.open(eps) as image, pytest.raises(OSError, match=r".*"):
+        image.load()
+    assert marker.exists()
+
+
+def test_a_server_whose_answer_is_for_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    server = Server({})
+    monkeypatch.setattr(server, "answer", lambda request: request.send_error(404, "\x1b]0;owned\x07"))
+    with pytest.raises(UserError, match="the server answered 404") as caught:
+        download(server.url + "file", tmp_path / "file", md5="0" * 32)
+    server.close()
+    assert_one_line(str(caught.value))
