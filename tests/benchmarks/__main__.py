@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ import typer
 from robustfeatures.data.preparing import prepared
 from robustfeatures.recipes.parameters import Adversary, Data, Precision
 from tests.benchmarks import work
+from tests.benchmarks.growth import measure
 from tests.benchmarks.timing import matrix_rate
 
 ADVERSARY = Adversary(norm="l2", eps=0.5, step_size=0.1, steps=7)
@@ -116,6 +118,13 @@ def reading(rounds: int) -> list[dict[str, object]]:
     return found
 
 
+def growth() -> str:
+    """Seconds of planning for studies of three sizes, as a table."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = [measure(Path(folder), recipes) for recipes in (100, 1_000, 10_000)]
+    return str(pd.DataFrame(found).round(2).astype({"recipes": int}).to_markdown(index=False))
+
+
 def machine(device: torch.device) -> str:
     """What the numbers were measured on."""
     models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
@@ -141,7 +150,7 @@ def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
 
 
 def main(
-    what: Annotated[Literal["resnet18", "digits", "reading"], typer.Argument(help="What to measure.")],
+    what: Annotated[Literal["resnet18", "digits", "reading", "growth"], typer.Argument(help="What to measure.")],
     images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
     sha256: Annotated[str, typer.Option(help="The digest of that folder, from `robustfeatures fetch`.")] = "",
     device: Literal["cpu", "cuda"] = "cpu",
@@ -156,6 +165,7 @@ def main(
     # A processor without bfloat16 units emulates them a hundred times slower.
     precision: Precision = "bfloat16" if device == "cuda" and what == "resnet18" else "float32"
     compared: list[str] = []
+    rows: list[dict[str, object]] = []
     if what == "resnet18":
         cifar10 = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
         photographs = setting(cifar10, max(size.attacked, size.trained), there, precision, raw)
@@ -164,19 +174,29 @@ def main(
     elif what == "digits":
         digits = Data(source="digits", validation=0.15, test=0.25)
         rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 3 * rounds)
-    else:
+    elif what == "reading":
         rows = reading(rounds)
-    rows = [{**line, "aim": size.aims.get(str(line["against"]), "")} for line in rows]
-    table = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
+    if what == "growth":
+        table, how = (
+            growth(),
+            "Seconds for the smoke study with more and more seeds; the store holds a payload for each recipe.",
+        )
+    else:
+        rows = [{**line, "aim": size.aims.get(str(line["against"]), "")} for line in rows]
+        shown = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
+        table = str(shown.to_markdown(index=False))
+        how = (
+            "The ways of a comparison took turns in one process; each time is the least of several. "
+            f"Ours ran in {precision}, the others in float32."
+        )
     lines = [
         f"# Benchmark {what}, {device}",
         "",
         f"Measured on {datetime.now(UTC):%Y-%m-%d} by `python -m tests.benchmarks {what} --device {device}` on: "
         f"{machine(there)}.",
-        "The ways of a comparison took turns in one process; each time is the least of several. "
-        f"Ours ran in {precision}, the others in float32.",
+        how,
         "",
-        str(table.to_markdown(index=False)),
+        table,
         "",
         *compared,
     ]
