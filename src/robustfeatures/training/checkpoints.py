@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from robustfeatures.store.files import write_atomically
+
 log = logging.getLogger(__name__)
 
 # Seconds between two checkpoints; tests shorten it.
@@ -41,10 +43,8 @@ class Checkpoints:
         return time.monotonic() - self.last >= INTERVAL
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state."""
-        fresh = self.path.with_suffix(".fresh")
+        """Save the state; where the disk is full, the last one stays."""
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        fresh.write_bytes(buffer.getbuffer())
-        fresh.replace(self.path)
+        write_atomically(self.path, buffer.getbuffer())
         self.last = time.monotonic()
