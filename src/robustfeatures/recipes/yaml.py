@@ -10,6 +10,9 @@ import yaml
 
 from robustfeatures.errors import UserError
 
+# A study of ten thousand recipes has some hundreds.
+MOST_VALUES = 1_000_000
+
 
 class _Loader(yaml.SafeLoader):
     """The safe loader with YAML 1.2's floats and without silent overwriting."""
@@ -34,8 +37,13 @@ def read_yaml(path: Path) -> Any:
         UserError: the file is missing, unreadable, or no YAML.
     """
     try:
-        # safe: _Loader is a SafeLoader
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _values(node, {}) > MOST_VALUES:
+            raise UserError(f"{path}: more than {MOST_VALUES} values, counting each alias as what it stands for")
+        return loader.construct_document(node)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -43,3 +51,26 @@ def read_yaml(path: Path) -> Any:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise UserError(f"{path}: line {line}: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise UserError(f"{path}: nested too deeply") from error
+    except ValueError as error:
+        # A date that no calendar has.
+        raise UserError(f"{path}: {error}") from error
+
+
+def _values(node: yaml.Node, known: dict[yaml.Node, int | None]) -> int:
+    """How many values a node stands for; a few lines of aliases of aliases can stand for more than fit anywhere."""
+    if node not in known:
+        known[node] = None
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            children = [each for pair in node.value for each in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            children = node.value
+        known[node] = 1 + sum(_values(child, known) for child in children)
+    found = known[node]
+    if found is None:
+        raise yaml.MarkedYAMLError(problem="the value holds itself", problem_mark=node.start_mark)
+    return found
