@@ -60,6 +60,5 @@ class Progress:
                 "share": done / total,
                 "seconds_left": None if rate is None else (total - done) / rate,
                 "process": os.getpid(),
-                "time": time.time(),
             },
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +116,8 @@ def prepare(plan: Plan, artifacts: Artifacts, store: Store) -> None:
     References whose payload is gone are dropped; where the store already has the payload of a planned recipe, its
     reference is written here, so that no job is needed for it. A reference that exists is right for ever, so none may
     look out of date: each is made at least as new as what it builds on. (Snakemake's `ancient()` would say so too, but
-    with it a job whose outputs are missing is passed over when one that it builds on runs for another reason.)
+    with it a job whose outputs are missing is passed over when one that it builds on runs for another reason.) For the
+    same reason none may bear a time that is still to come, left from before the clock was set back.
     """
     _write_plans(plan, artifacts)
     for name, recipe in plan.recipes.items():
@@ -124,12 +126,14 @@ def prepare(plan: Plan, artifacts: Artifacts, store: Store) -> None:
             reference.unlink()
         if not reference.exists():
             resolve(artifacts, store, recipe.record())
+        _not_in_the_future([reference])
         _make_as_new_as([reference], [artifacts.reference(below) for below in plan.inputs(name)])
     results = artifacts.root.parent
     for view in plan.views:
         sources = [artifacts.plan(view.artifact), *(artifacts.reference(name) for name in view.inputs)]
         reference = artifacts.reference(view.artifact)
         files = [results / name for name in view.outputs]
+        _not_in_the_future([artifacts.plan(view.artifact), reference, *files])
         if reference.exists():
             _make_as_new_as([*files, reference], sources)
         else:
@@ -148,6 +152,14 @@ def _write_plans(plan: Plan, artifacts: Artifacts) -> None:
         # The same recipe may come from a study that names its inputs in another way.
         if not path.exists() or read_json(path) != record:
             write_json(path, record)
+
+
+def _not_in_the_future(files: Iterable[Path]) -> None:
+    """Set the time of each file that exists to now where it is later."""
+    now = time.time_ns()
+    for path in files:
+        if path.exists() and path.stat().st_mtime_ns > now:
+            os.utime(path, ns=(now, now))
 
 
 def _make_as_new_as(files: Iterable[Path], sources: Iterable[Path], seconds: float = 0.0) -> None:
