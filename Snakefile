@@ -14,10 +14,10 @@ include: "workflow/rules/common.smk"
 rule all:
     default_target: True
     input:
-        [f"results/{name}" for view in PLAN.views for name in view.outputs],
-        references(view.artifact for view in PLAN.views),
+        [f"results/{name}" for view in VIEWS for name in view.outputs],
+        references(view.artifact for view in VIEWS),
         # Also where every table is there already, so that a payload that was damaged is made again.
-        references(PLAN.recipes),
+        references(TASKS),
 
 
 include: "workflow/rules/data.smk"

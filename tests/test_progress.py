@@ -26,7 +26,7 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
     store = Store(tmp_path)
     scratch = store.scratch("k")
     scratch.mkdir(parents=True)
-    report = Progress("model", "digits-standard-seed0", scratch, terminal=False)
+    report = Progress("model", "digits-standard-seed0", scratch / "progress.json", terminal=False)
     with caplog.at_level(logging.INFO), store.lease("k"):
         # It goes on from a checkpoint at 400 of 1000; 100 images take 10 seconds.
         for done in range(400, 700, 10):
@@ -47,7 +47,7 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
 
 def test_a_bar_on_a_terminal_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for terminal in (False, True):
-        report = Progress("model", "a-label", tmp_path, terminal=terminal)
+        report = Progress("model", "a-label", tmp_path / "progress.json", terminal=terminal)
         report(50, 100)
         report(100, 100)
         assert ("a-label: 100%" in capsys.readouterr().err) == terminal

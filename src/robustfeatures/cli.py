@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +16,7 @@ import typer
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.plan import Config
+    from robustfeatures.recipes.config import Config
     from robustfeatures.store.store import Store
 
 app = typer.Typer(
@@ -41,22 +43,33 @@ RAW = Path("results/raw")
 
 @app.command()
 def build(
-    references: Annotated[list[Path], typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json ...")],
+    reference: Reference,
     store: StoreOption = None,
     raw: Annotated[Path, typer.Option(envvar="ROBUSTFEATURES_RAW", help="The folder of downloads.")] = RAW,
     device: Annotated[str, typer.Option(envvar="ROBUSTFEATURES_DEVICE", help="auto, cpu or cuda.")] = "auto",
+    take_gpu: Annotated[
+        bool, typer.Option(envvar="ROBUSTFEATURES_TAKE_GPU", help="Use one GPU, which no other job here has taken.")
+    ] = False,
     threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
+    part: Annotated[int | None, typer.Option(help="Make only this part, counted from 1.")] = None,
+    parts: Annotated[int, typer.Option(help="Of so many parts.")] = 1,
     log: LogOption = None,
 ) -> None:
-    """Make artifacts of a planned study, one after another: find each payload in the store, or compute it."""
-    from robustfeatures.jobs import Surroundings
-    from robustfeatures.jobs import build as run
+    """Make an artifact of a planned study, or a batch of them: find each payload in the store, or compute it."""
+    from robustfeatures import jobs
+    from robustfeatures.blocks import Share
+    from robustfeatures.gpus import one_taken
 
     _log_to(log)
+    # Unlike the default, an error lets go of what this process holds, so that nobody waits for it.
+    signal.signal(signal.SIGTERM, _stop)
     terminal = log is None and sys.stderr.isatty()
-    surroundings = Surroundings(_store(store), raw, device, threads, terminal)
-    for reference in references:
-        run(reference, surroundings)
+    surroundings = jobs.Surroundings(_store(store), raw, device, threads, terminal)
+    with one_taken() if take_gpu else nullcontext():
+        if part is None:
+            jobs.build(reference, surroundings)
+        else:
+            jobs.build_part(reference, Share(part, parts), surroundings)
 
 
 @app.command()
@@ -159,8 +172,12 @@ def gc(
         typer.echo(f"{'removed' if delete else 'would remove'} {store.payload(key)}")
 
 
+def _stop(*_: object) -> None:
+    raise UserError("stopped by SIGTERM; run again, and it goes on from what is finished")
+
+
 def _config(path: Path, study: str | None) -> Config:
-    from robustfeatures.recipes.plan import read_config
+    from robustfeatures.recipes.config import read_config
     from robustfeatures.recipes.yaml import read_yaml
 
     values = read_yaml(path)

@@ -158,7 +158,7 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
     total = len(plan.recipes) + len(plan.views)
     yield f"{total - len(missing)} of {total} artifacts are there"
     yield from (f"  lacks {name}" for name in missing)
-    for path in sorted(store.root.glob(".partial/*/progress.json")):
+    for path in sorted(store.root.glob(".partial/*/progress*.json")):
         try:
             report = read_json(path)
         except (OSError, ValueError):
@@ -175,11 +175,9 @@ def _is_held(scratch: Path) -> bool:
 
     A lock from the future was left by a job that died before the clock was set back.
     """
-    try:
-        heard = scratch.with_suffix(".lock").stat().st_mtime
-    except OSError:
-        return False
-    return abs(time.time() - heard) < LEASE_SECONDS
+    now = time.time()
+    locks = scratch.parent.glob(f"{scratch.name}*.lock")
+    return any(abs(now - lock.stat().st_mtime) < LEASE_SECONDS for lock in locks)
 
 
 def _is_there(reference: Path, store: Store) -> bool:

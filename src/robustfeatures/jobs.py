@@ -18,12 +18,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robustfeatures.blocks import Blocks, Share
 from robustfeatures.errors import UserError
 from robustfeatures.progress import Progress
 from robustfeatures.recipes.code import ROOT, code_digest, forget_sources
+from robustfeatures.recipes.tasks import read_task
 from robustfeatures.store.content import content_digest
 from robustfeatures.store.files import read_json
-from robustfeatures.store.references import Artifacts, read_reference, store_key, write_reference
+from robustfeatures.store.references import (
+    Artifacts,
+    read_reference,
+    store_key,
+    write_batch,
+    write_part,
+    write_reference,
+)
 from robustfeatures.store.store import Store, discard
 
 if TYPE_CHECKING:
@@ -51,9 +60,10 @@ class Surroundings:
 class Job:
     """What a stage may ask of the job that runs it."""
 
-    def __init__(self, scratch: Path, surroundings: Surroundings, progress: Progress) -> None:
+    def __init__(self, scratch: Path, surroundings: Surroundings, blocks: Blocks, progress: Progress) -> None:
         self.scratch = scratch
         self.raw = surroundings.raw
+        self.blocks = blocks
         self.progress = progress
         self.computing_seconds = 0.0
         self._device = surroundings.device
@@ -79,38 +89,70 @@ class Job:
             self.computing_seconds += time.monotonic() - began
 
 
-def build(reference: Path, surroundings: Surroundings) -> None:
-    """Make the artifact that `reference` names: find its payload in the store, or compute and publish it.
+def build(tracked: Path, surroundings: Surroundings) -> None:
+    """Make the artifacts of a planned task, whose file Snakemake tracks: find each payload in the store, or compute it.
 
     Raises:
-        UserError: the recipe was never planned, its code has changed since, an input is missing, or the stage found
-            something that the user can mend.
+        UserError: the task was never planned, the code of an artifact has changed since, an input is missing, or the
+            stage found something that the user can mend.
     """
+    artifacts, name = Artifacts.of(tracked)
+    task = read_task(artifacts, name)
+    for artifact in task.artifacts:
+        _build(artifacts, artifact, surroundings)
+    if task.is_batch:
+        write_batch(tracked, task.artifacts)
+
+
+def build_part(tracked: Path, share: Share, surroundings: Surroundings) -> None:
+    """Make the blocks that are a part's share of the artifacts of a planned task, and leave them in the store.
+
+    Raises:
+        UserError: as `build`.
+    """
+    artifacts, name = Artifacts.of(tracked)
+    kept: dict[str, list[str]] = {}
+    for artifact in read_task(artifacts, name).artifacts:
+        record = planned(artifacts, artifact)
+        inputs, key = _located(artifacts, record)
+        if surroundings.store.manifest(key) is None:
+            kept[key] = _compute(artifact, record, inputs, key, share, surroundings)
+    write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
+
+
+def _build(artifacts: Artifacts, artifact: str, surroundings: Surroundings) -> None:
     store = surroundings.store
-    artifacts, artifact = Artifacts.of(reference)
-    record = _planned(artifacts, artifact, reference)
-    inputs = {role: read_reference(artifacts.reference(name)) for role, name in record["inputs"].items()}
-    key = store_key(record, {role: input_["content"] for role, input_ in inputs.items()})
+    record = planned(artifacts, artifact)
+    inputs, key = _located(artifacts, record)
     if store.manifest(key) is None:
         with store.lease(key) as scratch:
             if store.manifest(key) is None:
-                try:
-                    _compute(record, inputs, key, scratch, surroundings)
-                except UserError as error:
-                    raise UserError(f"{artifact}: {error}") from error
+                _compute(artifact, record, inputs, key, Share(1, 1), surroundings)
             discard(scratch)
     else:
         log.info("%s: found in the store under %s", artifact, key)
     manifest = store.manifest(key)
     if manifest is None:
         raise UserError(f"{store.payload(key)}: the payload vanished as soon as it was published; run again")
-    write_reference(reference, record, manifest)
+    write_reference(artifacts.reference(artifact), record, manifest)
 
 
-def _planned(artifacts: Artifacts, artifact: str, reference: Path) -> dict[str, Any]:
+def _located(artifacts: Artifacts, record: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
+    """The references of the inputs by role, and the key of the payload."""
+    inputs = {role: read_reference(artifacts.reference(name)) for role, name in record["inputs"].items()}
+    return inputs, store_key(record, {role: input_["content"] for role, input_ in inputs.items()})
+
+
+def planned(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
+    """The recipe of an artifact, as the plan was written down.
+
+    Raises:
+        UserError: it was never planned, or its code has changed since.
+    """
     try:
         record: dict[str, Any] = read_json(artifacts.plan(artifact))
     except (OSError, ValueError) as error:
+        reference = artifacts.reference(artifact)
         raise UserError(f"{reference}: no study that was unfolded here plans this artifact") from error
     _check_code(record)
     return record
@@ -125,35 +167,42 @@ def _check_code(record: dict[str, Any]) -> None:
 
 
 def _compute(
+    artifact: str,
     record: dict[str, Any],
     inputs: dict[str, dict[str, Any]],
     key: str,
-    scratch: Path,
+    share: Share,
     surroundings: Surroundings,
-) -> None:
+) -> list[str]:
+    """Compute a payload and publish it, or only this share of its blocks; returns the names of the blocks left."""
     from pydantic import TypeAdapter
 
     from robustfeatures.recipes.recipe import STAGES
 
     started = datetime.now(UTC)
     began = time.monotonic()
+    store = surroundings.store
     stage = STAGES[record["stage"]]
     parameters: Parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
-    payloads = {role: _payload(surroundings.store, input_) for role, input_ in inputs.items()}
+    payloads = {role: _payload(store, input_) for role, input_ in inputs.items()}
     if stage.uses_torch:
         _prepare_torch(surroundings.threads)
-    progress = Progress(record["stage"], record["label"], scratch, terminal=surroundings.terminal)
-    job = Job(scratch, surroundings, progress)
+    scratch = store.scratch(key)
+    blocks = Blocks(store, key, share)
+    progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
+    job = Job(scratch, surroundings, blocks, progress)
     fresh = scratch / "payload"
-    discard(fresh)
-    fresh.mkdir()
-    import_module(stage.module).make(parameters, payloads, fresh, job)
+    if blocks.whole:
+        discard(fresh)
+        fresh.mkdir()
+    try:
+        import_module(stage.module).make(parameters, payloads, fresh, job)
+    except UserError as error:
+        raise UserError(f"{artifact}: {error}") from error
     forget_sources()
     _check_code(record)
-    surroundings.store.publish(
-        key,
-        fresh,
-        {
+    if blocks.whole:
+        facts = {
             "content": content_digest(fresh / stage.payload),
             "inputs": {role: input_["content"] for role, input_ in inputs.items()},
             "built": {
@@ -164,8 +213,9 @@ def _compute(
                 "threads": surroundings.threads,
                 **_machine(),
             },
-        },
-    )
+        }
+        store.publish(key, fresh, facts)
+    return blocks.finished
 
 
 def _payload(store: Store, reference: dict[str, Any]) -> Path:

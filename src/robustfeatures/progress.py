@@ -22,10 +22,10 @@ LINE = "{percentage:.0f} % of {total_fmt} images, {rate_fmt}, {remaining} left"
 class Progress:
     """Called with the images done and the images to do; cheap enough for every batch."""
 
-    def __init__(self, stage: str, label: str, folder: Path, *, terminal: bool) -> None:
+    def __init__(self, stage: str, label: str, path: Path, *, terminal: bool) -> None:
         self.stage = stage
         self.label = label
-        self.path = folder / "progress.json"
+        self.path = path
         self.terminal = terminal
         self._bar: tqdm[Any] | None = None
         self._reported = time.monotonic()
@@ -61,4 +61,5 @@ class Progress:
                 "seconds_left": None if rate is None else (total - done) / rate,
                 "process": os.getpid(),
             },
+            durable=False,
         )

@@ -1,4 +1,4 @@
-"""The built smoke study, for faults too, and a file system of its own for a test."""
+"""A file system of its own for a test, and a process with fewer rights."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.workflow.conftest import built, copy_of_smoke, smoke
-
-__all__ = ["built", "copy_of_smoke", "smoke"]
 
 Mount = Callable[..., None]
 

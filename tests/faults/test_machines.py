@@ -148,19 +148,22 @@ def test_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
     print(f"hard links asked for: {len(asked)}")
 
 
-def test_a_study_where_links_are_refused(workspace: Workspace) -> None:
-    """The whole way of a payload in a process of its own that has no hard links."""
-    workspace.snakemake("-n")
-    (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
+def test_stages_where_links_are_refused(built: Workspace) -> None:
+    """Original and derived data, which are written by zarr, in a process that has no hard links: the same content."""
     code = (
         "import os, sys\ndef refuse(*paths, **options): raise OSError(95, 'Operation not supported')\n"
         "os.link = refuse\nfrom robustfeatures.cli import main\nmain()"
     )
-    command = [sys.executable, "-c", code, "build", f"results/artifacts/data/{plan.name}"]
-    environment = {"PYTHONPATH": str(workspace.folder / "src"), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, cwd=workspace.folder, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(workspace.payloads()) == 1
+    environment = {"PYTHONPATH": str(built.folder / "src"), "PATH": "/usr/bin:/bin"}
+    for artifact in ("data/digits", "derived/digits-D_rand-seed0"):
+        (reference,) = (built.folder / "results/artifacts").glob(f"{artifact}-*.json")
+        facts = json.loads(reference.read_text())
+        Store(built.store).remove(facts["key"])
+        reference.unlink()
+        command = [sys.executable, "-c", code, "build", str(reference.relative_to(built.folder))]
+        done = subprocess.run(command, cwd=built.folder, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(reference.read_text())["content"] == facts["content"]
 
 
 def test_a_store_that_may_only_be_read(built: Workspace, tmp_path: Path, mount: Mount) -> None:

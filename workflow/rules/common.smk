@@ -1,4 +1,5 @@
-# The plan: config.yaml's study unfolded into recipes, whose digests name the files that the rules make.
+# The plan: config.yaml's study unfolded into recipes, whose digests name the files that the rules make. Only the main
+# process unfolds it; a job that a scheduler starts reads what was written down for it.
 import os
 import shlex
 import sys
@@ -12,11 +13,11 @@ from snakemake.exceptions import WorkflowError
 SOURCE = Path(workflow.basedir) / "src"
 sys.path.insert(0, str(SOURCE))
 
+from robustfeatures import gpus
 from robustfeatures.errors import UserError
-from robustfeatures.inspection import computing_share
-from robustfeatures.recipes.plan import prepare, read_config, unfold
+from robustfeatures.recipes.config import read_config
+from robustfeatures.recipes.tasks import read_task
 from robustfeatures.store.references import Artifacts
-from robustfeatures.store.store import Store
 
 ARTIFACTS = Artifacts(Path("results/artifacts"))
 BEGAN = time.monotonic()
@@ -24,9 +25,29 @@ STARTED = datetime.now(UTC).isoformat(timespec="seconds")
 
 try:
     CONFIG = read_config(config)
-    PLAN = unfold(CONFIG, Path(workflow.basedir) / "workflow" / "studies")
+    TASKS, VIEWS = {}, ()
     if workflow.is_main_process:
-        prepare(PLAN, ARTIFACTS, Store(Path(CONFIG.store)))
+        from robustfeatures.recipes.plan import unfold
+        from robustfeatures.recipes.prepare import prepare
+        from robustfeatures.recipes.tasks import tasks_of
+        from robustfeatures.store.store import Store
+
+        GPUS = gpus.present() if CONFIG.device != "cpu" else []
+        if CONFIG.gpus_per_job == "auto":
+            gpus_per_job = int(CONFIG.device == "cuda" or bool(GPUS))
+        else:
+            gpus_per_job = CONFIG.gpus_per_job
+        PLAN = unfold(CONFIG, Path(workflow.basedir) / "workflow" / "studies")
+        planned = tasks_of(PLAN, CONFIG, gpus_per_job)
+        prepare(PLAN, planned, ARTIFACTS, Store(Path(CONFIG.store)))
+        TASKS, VIEWS = {task.name: task for task in planned}, PLAN.views
+        if (
+            gpus_per_job
+            and workflow.local_exec
+            and "gpu" not in workflow.global_resources
+        ):
+            # No more jobs at once than there are GPUs; each takes one of its own.
+            workflow.register_resource("gpu", max(1, len(GPUS)))
 except UserError as error:
     raise WorkflowError(str(error))
 except OSError as error:
@@ -42,6 +63,10 @@ SURROUNDINGS = {
     "ROBUSTFEATURES_STORE": CONFIG.store,
     "ROBUSTFEATURES_RAW": CONFIG.raw,
     "ROBUSTFEATURES_DEVICE": CONFIG.device,
+    # A scheduler gives each job its own GPUs; jobs of one machine have to agree on theirs.
+    "ROBUSTFEATURES_TAKE_GPU": str(
+        int(workflow.is_main_process and CONFIG.device != "cpu")
+    ),
 }
 exports = " ".join(
     f"{name}={shlex.quote(value)}" for name, value in SURROUNDINGS.items()
@@ -50,9 +75,52 @@ escaped = exports.replace("{", "{{").replace("}", "}}")
 shell.prefix(f"export {escaped}; ")
 
 
+def task(name):
+    """The job that makes `<stage>/<label>-<digest>`, as planned."""
+    try:
+        return TASKS[name] if name in TASKS else read_task(ARTIFACTS, name)
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
+HOME = {artifact: name for name in TASKS for artifact in TASKS[name].artifacts}
+
+
 def references(artifacts):
-    """The references of artifacts, `<stage>/<label>-<digest>`."""
-    return [str(ARTIFACTS.reference(artifact)) for artifact in artifacts]
+    """The files that Snakemake tracks for artifacts: of each, that of the job that makes it."""
+    return [
+        str(ARTIFACTS.reference(HOME.get(artifact, artifact))) for artifact in artifacts
+    ]
+
+
+def inputs(stage):
+    """The input function of a stage's rule: what its job builds on."""
+    return lambda wildcards: references(task(f"{stage}/{wildcards.name}").inputs)
+
+
+def finished_parts(stage):
+    """The input function of a stage that jobs may share: the parts of an artifact made by more than one."""
+
+    def parts(wildcards):
+        name = f"{stage}/{wildcards.name}"
+        return [str(path) for path in ARTIFACTS.parts(name, task(name).parts)]
+
+    return parts
+
+
+def asks(stage):
+    """What the job of a stage asks of the machine, by its recipe; more time and memory on each retry."""
+
+    def grown(field):
+        return lambda wildcards, attempt: attempt * getattr(
+            task(f"{stage}/{wildcards.name}"), field
+        )
+
+    return {
+        "mem_mb": grown("memory_mb"),
+        "runtime": grown("minutes"),
+        "gpu": lambda wildcards: task(f"{stage}/{wildcards.name}").gpu,
+    }
 
 
 # The environment of every rule.
@@ -60,6 +128,8 @@ CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.ya
 
 
 onsuccess:
+    from robustfeatures.inspection import computing_share
+
     print(
         computing_share(
             PLAN, ARTIFACTS, STARTED, time.monotonic() - BEGAN, workflow.cores or 1

@@ -7,10 +7,10 @@ VIEW_CAPTIONS = {
     "report": "../report/report.rst",
 }
 VIEW_OUTPUTS = {
-    view.artifact: [f"results/{name}" for name in view.outputs] for view in PLAN.views
+    view.artifact: [f"results/{name}" for name in view.outputs] for view in VIEWS
 }
 
-for view in PLAN.views:
+for view in VIEWS:
 
     rule:
         """Write one table, figure, claims file or page from the references it reads."""
@@ -31,6 +31,7 @@ for view in PLAN.views:
             f"results/logs/{view.artifact}.log",
         benchmark:
             f"results/benchmarks/{view.artifact}.tsv"
+        localrule: True
         conda:
             CONDA
         threads: 1

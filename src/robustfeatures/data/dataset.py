@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.storage import LocalStore
 
-from robustfeatures.data.stored_images import StoredImages
+from robustfeatures.data.stored_images import StoredImages, shard_file
 from robustfeatures.errors import UserError, suggestion
+from robustfeatures.store.files import link_or_move
 
 if TYPE_CHECKING:
     from torch.utils.data import TensorDataset
+    from zarr.core.buffer import Buffer
 
     from robustfeatures.data.raw import Images
 
@@ -96,25 +101,79 @@ def write_dataset(path: Path, splits: Mapping[str, ImageDataset]) -> None:
     Raises:
         UserError: images of type float32 are not in [0, 1].
     """
-    root = zarr.create_group(store=path, zarr_format=3)
+    root = _create(path, splits)
+    for split, dataset in splits.items():
+        images = create_array(root.require_group(split), "images", dataset.images.shape, dataset.images.dtype)
+        for rows in shards_of(images):
+            images[rows[0] : rows[-1] + 1] = _in_range(dataset.images[rows], split)
+
+
+def write_shard(path: Path, split: str, number: int, images: Images, shard_rows: int) -> None:
+    """Write one shard of the images of a split, made where they are asked for, as a file for `join_shards`.
+
+    Raises:
+        UserError: the images are not in [0, 1].
+    """
+    folder = path.with_name(f"{path.name}.zarr")
+    shutil.rmtree(folder, ignore_errors=True)
+    array = create_array(zarr.create_group(store=_Folder(folder)), "images", images.shape, images.dtype, shard_rows)
+    rows = np.arange(number * shard_rows, min((number + 1) * shard_rows, images.shape[0]))
+    array[rows[0] : rows[-1] + 1] = _in_range(images[rows], split)
+    (folder / "images" / shard_file(number, array.ndim)).replace(path)
+    shutil.rmtree(folder)
+
+
+def join_shards(
+    path: Path, splits: Mapping[str, ImageDataset], shard_rows: Mapping[str, int], shard: Callable[[str, int], Path]
+) -> None:
+    """Write the splits as one zarr store at `path` whose images lie in shards that are there; none is copied."""
+    root = _create(path, splits)
+    for split, dataset in splits.items():
+        group = root.require_group(split)
+        array = create_array(group, "images", dataset.images.shape, dataset.images.dtype, shard_rows[split])
+        for number in range(-(-len(dataset) // shard_rows[split])):
+            place = path / split / "images" / shard_file(number, array.ndim)
+            place.parent.mkdir(parents=True)
+            link_or_move(shard(split, number), place)
+
+
+class _Folder(LocalStore):
+    """A folder that one job alone writes, so that it needs no hard link, as zarr makes, to see who was first."""
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        if not await self.exists(key):
+            await self.set(key, value)
+
+
+def _create(path: Path, splits: Mapping[str, ImageDataset]) -> zarr.Group:
+    """A store with everything but the images."""
+    root = zarr.create_group(store=_Folder(path), zarr_format=3)
     root.attrs["class_names"] = list(next(iter(splits.values())).class_names)
     for split, dataset in splits.items():
         group = root.create_group(split)
         for name, values in {"labels": dataset.labels, **dataset.provenance}.items():
             create_array(group, name, values.shape, values.dtype)[...] = values
-        images = create_array(group, "images", dataset.images.shape, dataset.images.dtype)
-        for rows in shards_of(images):
-            block = dataset.images[rows]
-            if block.dtype.kind == "f" and not (block.min() >= 0 and block.max() <= 1):
-                raise UserError(f"images: split {split}: values from {block.min()} to {block.max()}, not in [0, 1]")
-            images[rows[0] : rows[-1] + 1] = block
+    return root
 
 
-def create_array(group: zarr.Group, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> zarr.Array[Any]:
-    """An empty array of rows. Images are stored as they are, so that `StoredImages` finds each row by its place."""
+def _in_range(images: NDArray[Any], split: str) -> NDArray[Any]:
+    if images.dtype.kind == "f" and not (images.min() >= 0 and images.max() <= 1):
+        raise UserError(f"images: split {split}: values from {images.min()} to {images.max()}, not in [0, 1]")
+    return images
+
+
+def create_array(
+    group: zarr.Group, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], shard_rows: int | None = None
+) -> zarr.Array[Any]:
+    """An empty array of rows. Images are stored as they are, so that `StoredImages` finds each row by its place.
+
+    `shard_rows`, the rows of each file, may be given as a power of two or a multiple of one.
+    """
     row_bytes = int(np.prod(shape[1:])) * dtype.itemsize
-    chunk = min(max(1, CHUNK_BYTES // row_bytes), shape[0])
-    shard = min(max(SHARD_BYTES // row_bytes, -(-shape[0] // MOST_SHARDS)), shape[0])
+    shard = shard_rows or min(max(SHARD_BYTES // row_bytes, -(-shape[0] // MOST_SHARDS)), shape[0])
+    chunk = min(max(1, CHUNK_BYTES // row_bytes), shard)
+    if shard_rows is not None:
+        chunk = math.gcd(shard_rows, 1 << (chunk.bit_length() - 1))
     return group.create_array(
         name,
         shape=shape,

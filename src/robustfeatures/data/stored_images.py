@@ -17,6 +17,11 @@ INDEX_ENTRY_BYTES = 16
 CHECKSUM_BYTES = 4
 
 
+def shard_file(number: int, dimensions: int) -> Path:
+    """Where zarr keeps a shard of an array that is cut by rows alone, below the array's folder."""
+    return Path("c", str(number), *("0" for _ in range(dimensions - 1)))
+
+
 class StoredImages:
     """Rows (N, C, H, W) of an uncompressed zarr array that is chunked and sharded by rows alone.
 
@@ -66,7 +71,7 @@ class StoredImages:
 
     def _file(self, shard: int) -> NDArray[Any]:
         if shard not in self._files:
-            path = self.path.joinpath("c", str(shard), *("0" for _ in self.shape[1:]))
+            path = self.path / shard_file(shard, len(self.shape))
             rows = min(self.shard_rows, len(self) - shard * self.shard_rows)
             try:
                 self._check_index(path, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
@@ -23,10 +24,24 @@ BATCH_VALUES = {"cpu": 3 << 16, "cuda": 9 << 20}
 LARGEST_BATCH = {"cpu": 512, "cuda": 1024}
 
 
+# At most so many blocks make up a derived set or an evaluation; each is one file until it is put together.
+MOST_BLOCKS = 30
+
+
 def batch_size(device: torch.device, image_shape: tuple[int, ...]) -> int:
-    """How many images (C, H, W) an attack or evaluation takes at once on a device."""
+    """How many images (C, H, W) an attack or evaluation takes at once on a device: a power of two."""
     values = BATCH_VALUES.get(device.type, BATCH_VALUES["cuda"]) // int(np.prod(image_shape))
-    return min(max(values, 8), LARGEST_BATCH.get(device.type, LARGEST_BATCH["cuda"]))
+    fitting = min(max(values, 8), LARGEST_BATCH.get(device.type, LARGEST_BATCH["cuda"]))
+    return 1 << (fitting.bit_length() - 1)
+
+
+def block_rows(count: int, size: int, *, fewest: int = 1) -> int:
+    """The rows of each block in which `count` images are worked through in batches of `size`.
+
+    Blocks hold whole batches, `fewest` or more, and depend on nothing but the set and the kind of device: so it makes
+    no difference to a single bit of the result how many jobs share them, or which of them are made anew.
+    """
+    return size * max(fewest, math.ceil(count / (size * MOST_BLOCKS)))
 
 
 class Batches(Protocol):

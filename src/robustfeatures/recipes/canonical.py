@@ -13,7 +13,7 @@ DIGEST_LENGTH = 16
 def plain(value: Any) -> Any:
     """Dataclasses, tuples and mappings as JSON values; floats stay floats, so 1, 1.0 and true stay apart."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: plain(item) for name, item in _fields(value).items()}
     if isinstance(value, dict):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -37,7 +37,13 @@ def canonical_json(value: Any) -> str:
     Raises:
         ValueError: a number is NaN or infinite.
     """
-    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return json.dumps(
+        value, default=_fields, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def digest(value: Any) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes import parameters as p
@@ -15,15 +16,26 @@ from robustfeatures.recipes.study import DerivedSet, Study
 DOWNSTREAM_SEED = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pieces:
-    """Recipes of one study, by the names that the study gives."""
+    """Recipes of one study, by the names that the study gives; each is made once, for its digest takes time."""
 
     study: Study
+    _made: dict[Hashable, Recipe] = field(default_factory=dict)
 
     def data(self) -> Recipe:
         """The original data set D."""
+        return self._data
+
+    @cached_property
+    def _data(self) -> Recipe:
         return Recipe(self.study.data.source, self.study.data, {})
+
+    def _recipe(
+        self, label: str, parameters: p.Model | p.Derived | p.Evaluation, inputs: Mapping[str, Recipe]
+    ) -> Recipe:
+        key = (label, parameters, *inputs.items())
+        return self._made.setdefault(key, Recipe(label, parameters, inputs))
 
     def source_model(self, training: str, seed: int) -> Recipe:
         """The network trained on D by a named training."""
@@ -33,14 +45,14 @@ class Pieces:
             seed=seed,
             precision=self.study.precision,
         )
-        return Recipe(f"{self.data().label}-{training}-seed{seed}", parameters, {"data": self.data()})
+        return self._recipe(f"{self.data().label}-{training}-seed{seed}", parameters, {"data": self.data()})
 
     def derived(self, name: str, seed: int) -> Recipe:
         """A named derived data set, made with the source model of the same seed."""
         derived = self._derived(name)
         parameters = p.Derived(method=derived.method, seed=seed, precision=self.study.precision, splits=derived.splits)
         inputs = {"data": self.data(), "source": self.source_model(derived.source, seed)}
-        return Recipe(f"{self.data().label}-{name}-seed{seed}", parameters, inputs)
+        return self._recipe(f"{self.data().label}-{name}-seed{seed}", parameters, inputs)
 
     def downstream_model(
         self, name: str, seed: int, *, training: str | None = None, probes: Sequence[p.Probe] = ()
@@ -62,7 +74,7 @@ class Pieces:
         )
         # Same training, other history: another label, so that neither passes for an earlier build of the other.
         probed = "-probed" if probes else ""
-        return Recipe(f"{self.data().label}-on-{name}-{chosen}{probed}-seed{seed}", parameters, inputs)
+        return self._recipe(f"{self.data().label}-on-{name}-{chosen}{probed}-seed{seed}", parameters, inputs)
 
     def evaluation(self, model: Recipe, *, eps: Sequence[float], label_shifts: Sequence[int] = (0,)) -> Recipe:
         """The accuracy of a model on the test split of D at the given radii and label shifts."""
@@ -73,7 +85,7 @@ class Pieces:
             eps=tuple(eps),
             label_shifts=tuple(label_shifts),
         )
-        return Recipe(f"{model.label}-test", parameters, {"model": model, "data": self.data()})
+        return self._recipe(f"{model.label}-test", parameters, {"model": model, "data": self.data()})
 
     def _training(self, name: str) -> p.Training:
         if name not in self.study.training:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -41,6 +41,8 @@ STAGES = {
     )
 }
 
+STAGE_OF = {stage.parameters: stage for stage in STAGES.values()}
+
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
@@ -55,7 +57,7 @@ class Recipe:
 
     @cached_property
     def stage(self) -> Stage:
-        return next(stage for stage in STAGES.values() if stage.parameters is type(self.parameters))
+        return STAGE_OF[type(self.parameters)]
 
     @cached_property
     def code(self) -> str:
@@ -84,7 +86,8 @@ class Recipe:
         return {
             "stage": self.stage.name,
             "version": self.stage.version,
-            "parameters": without_paths(plain(self.parameters)),
+            # Of all parameters only those of data name files; leaving the others as they are saves their unfolding.
+            "parameters": without_paths(plain(data)) if isinstance(data := self.parameters, p.Data) else data,
             "code": self.code,
             "torch": _torch_version() if self.stage.uses_torch else None,
         }
@@ -106,21 +109,20 @@ class Recipe:
             **self.identity,
             "parameters": plain(self.parameters),
             "code_entries": list(self.code_entries),
-            "inputs": {role: f"{recipe.stage.name}/{recipe.artifact}" for role, recipe in self.inputs.items()},
+            "inputs": {role: recipe.name for role, recipe in self.inputs.items()},
         }
 
-    def chain(self) -> Iterator[Recipe]:
-        """This recipe and all it builds on, inputs first, each once."""
-        seen: set[str] = set()
+    @cached_property
+    def name(self) -> str:
+        """`<stage>/<label>-<digest>`."""
+        return f"{self.stage.name}/{self.artifact}"
 
-        def visit(recipe: Recipe) -> Iterator[Recipe]:
-            if recipe.digest not in seen:
-                seen.add(recipe.digest)
-                for below in recipe.inputs.values():
-                    yield from visit(below)
-                yield recipe
-
-        yield from visit(self)
+    def collect(self, found: dict[str, Recipe]) -> None:
+        """Add this recipe and all it builds on to `found` by name, inputs first, each once."""
+        if self.name not in found:
+            for below in self.inputs.values():
+                below.collect(found)
+            found[self.name] = self
 
 
 _code_digest = cache(code_digest)

@@ -43,10 +43,7 @@ class Part:
         return {
             "id": self.experiment.id,
             "settings": plain(self.settings),
-            "needs": [
-                {"row": need.row, "seed": need.seed, "artifact": f"{need.recipe.stage.name}/{need.recipe.artifact}"}
-                for need in self.needs
-            ],
+            "needs": [{"row": need.row, "seed": need.seed, "artifact": need.recipe.name} for need in self.needs],
         }
 
 

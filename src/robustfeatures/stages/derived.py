@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from robustfeatures.attacks.inversion import invert
 from robustfeatures.attacks.pgd import pgd
-from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
-from robustfeatures.engine.batches import batch_size
+from robustfeatures.data.dataset import ImageDataset, join_shards, read_dataset, write_shard
+from robustfeatures.engine.batches import batch_size, block_rows
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.saving import load_network
@@ -31,52 +31,68 @@ Derivation = Callable[[NDArray[np.int64]], torch.Tensor]
 def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
     """Write `data.zarr` with the derived splits; starts and targets are drawn from the split that is derived.
 
-    Images are made while they are written, so that a set larger than memory passes through it in pieces.
+    Its shards are the blocks that several jobs may share, each made while it is written.
     """
     network = Prepared(load_network(inputs["source"], job.device), precision=parameters.precision)
-    originals = {name: read_dataset(inputs["data"], name, in_memory=False) for name in parameters.splits}
-    total = sum(map(len, originals.values()))
-    done = 0
     splits: dict[str, ImageDataset] = {}
-    for name, original in originals.items():
-
-        def progress(count: int, before: int = done) -> None:
-            job.progress(before + count, total)
-
-        making = Making(job, progress)
+    shard_rows: dict[str, int] = {}
+    made = Made(job)
+    for split in parameters.splits:
+        original = read_dataset(inputs["data"], split, in_memory=False)
         if parameters.method.kind == "inversion":
-            splits[name] = _inverted(network, original, parameters.method, parameters.seed, making)
+            splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
         else:
-            splits[name] = _attacked(network, original, parameters.method, parameters.seed, making)
-        done += len(original)
-    write_dataset(folder / "data.zarr", splits)
+            splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
+        shard_rows[split] = block_rows(len(original), batch_size(job.device, original.image_shape))
+    rows = {
+        f"{split}-{number}": min(shard_rows[split], len(dataset) - number * shard_rows[split])
+        for split, dataset in splits.items()
+        for number in range(-(-len(dataset) // shard_rows[split]))
+    }
+    made.expected = sum(rows[name] for name in job.blocks.missing(list(rows)))
+
+    def shard(name: str, path: Path) -> None:
+        split, _, number = name.rpartition("-")
+        write_shard(path, split, int(number), splits[split].images, shard_rows[split])
+
+    job.blocks.finish(list(rows), shard)
+    if job.blocks.whole:
+        join_shards(
+            folder / "data.zarr", splits, shard_rows, lambda split, number: job.blocks.path(f"{split}-{number}")
+        )
 
 
-@dataclass(frozen=True)
-class Making:
-    """Where the making of one split reports to: the job that counts its time, and how many images are done."""
+@dataclass
+class Made:
+    """How many of the images that a job is to make are there."""
 
     job: Job
-    progress: Callable[[int], None]
+    expected: int = 0
+    done: int = 0
+
+    def add(self, count: int) -> None:
+        """`count` images more."""
+        self.done += count
+        self.job.progress(self.done, max(self.expected, self.done))
 
 
 class DerivedImages:
     """Derived images (N, C, H, W), float32 in [0, 1], made where they are asked for."""
 
-    def __init__(self, original: ImageDataset, derivation: Derivation, making: Making) -> None:
+    def __init__(self, original: ImageDataset, derivation: Derivation, made: Made) -> None:
         self.shape = original.images.shape
         self.dtype: np.dtype[Any] = np.dtype(np.float32)
         self.derivation = derivation
-        self.making = making
+        self.made = made
 
     def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.float32]:
         found = np.empty((len(rows), *self.shape[1:]), np.float32)
-        size = batch_size(self.making.job.device, self.shape[1:])
-        with self.making.job.computing():
+        size = batch_size(self.made.job.device, self.shape[1:])
+        with self.made.job.computing():
             for first in range(0, len(rows), size):
                 batch = rows[first : first + size]
                 found[first : first + size] = self.derivation(batch).cpu()
-                self.making.progress(int(batch[-1]) + 1)
+                self.made.add(len(batch))
         return found
 
 
@@ -101,12 +117,10 @@ def targets(
     return np.full_like(labels, int(target))
 
 
-def _attacked(
-    network: Prepared, original: ImageDataset, method: TargetedAttack, seed: int, making: Making
-) -> ImageDataset:
+def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack, seed: int, made: Made) -> ImageDataset:
     indices = original.provenance["source_index"]
     goal = targets(original.labels, indices, target=method.target, num_classes=original.num_classes, seed=seed)
-    device = making.job.device
+    device = made.job.device
 
     def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
         return pgd(
@@ -120,7 +134,7 @@ def _attacked(
             targeted=True,
         )
 
-    images = DerivedImages(original, derivation, making)
+    images = DerivedImages(original, derivation, made)
     return _derived(original, images, labels=goal, target=goal, start_index=np.full_like(goal, -1))
 
 
@@ -143,10 +157,10 @@ def noise(indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int) -
     return np.clip(np.array(drawn), 0, 1).astype(np.float32)
 
 
-def _inverted(network: Prepared, original: ImageDataset, method: Inversion, seed: int, making: Making) -> ImageDataset:
+def _inverted(network: Prepared, original: ImageDataset, method: Inversion, seed: int, made: Made) -> ImageDataset:
     indices = original.provenance["source_index"]
     chosen = None if method.start == "noise" else start_rows(original, seed)
-    device = making.job.device
+    device = made.job.device
 
     def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
         if chosen is None:
@@ -163,7 +177,7 @@ def _inverted(network: Prepared, original: ImageDataset, method: Inversion, seed
 
     none = np.full_like(indices, -1)
     start_index = none if chosen is None else indices[chosen]
-    images = DerivedImages(original, derivation, making)
+    images = DerivedImages(original, derivation, made)
     return _derived(original, images, labels=original.labels, target=none, start_index=start_index)
 
 

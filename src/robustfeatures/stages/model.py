@@ -37,7 +37,7 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
     network.to(job.device)
     probes = [_probe_set(probe, inputs, job.device) for probe in parameters.probes]
     images = batches_of(data, job.device)
-    with job.computing():
+    with job.computing(), Checkpoints(job.scratch) as checkpoints:
         history = train(
             network,
             images,
@@ -47,7 +47,7 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
             precision=parameters.precision,
             probes=probes,
             perturbation=_perturbation(network, parameters),
-            checkpoints=Checkpoints(job.scratch),
+            checkpoints=checkpoints,
             progress=job.progress,
         )
     save_network(

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 
-def write_atomically(path: Path, content: bytes | memoryview) -> None:
+def write_atomically(path: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
     """Write a file so that readers see the old content or the new, whatever happens in between.
+
+    What is not `durable` may be empty after a power failure, but not after a kill.
 
     Raises:
         OSError: as the system says; it names the file, also where the disk is full, which the system does not.
@@ -22,15 +24,17 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
     try:
         with fresh.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         fresh.replace(path)
     except OSError as error:
         error.filename = str(path)
         raise
     finally:
         fresh.unlink(missing_ok=True)
-    sync(path.parent)
+    if durable:
+        sync(path.parent)
 
 
 def json_bytes(value: Any) -> bytes:
@@ -38,14 +42,22 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Write JSON, atomically."""
-    write_atomically(path, json_bytes(value))
+    write_atomically(path, json_bytes(value), durable=durable)
 
 
 def read_json(path: Path) -> Any:
     """The JSON value in a file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def link_or_move(path: Path, place: Path) -> None:
+    """Give a file a second name, so that a kill in between loses nothing; or move it, where the disk has no links."""
+    try:
+        place.hardlink_to(path)
+    except OSError:
+        path.replace(place)
 
 
 def sync(path: Path) -> None:

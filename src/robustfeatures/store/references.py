@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ from robustfeatures.store.store import Store
 
 @dataclass(frozen=True)
 class Artifacts:
-    """The folder of references, `<stage>/<label>-<digest>.json`, and of the plans behind them, `.plan/...`."""
+    """The folder of references, `<stage>/<label>-<digest>.json`.
+
+    Beside them lie the plans behind them, `.plan/...`, the jobs that make them, `.tasks/...`, and their finished parts,
+    `.parts/...`.
+    """
 
     root: Path
 
@@ -25,6 +30,15 @@ class Artifacts:
     def plan(self, artifact: str) -> Path:
         """The recipe of `<stage>/<label>-<digest>` as it was unfolded from a study."""
         return self.root / ".plan" / f"{artifact}.json"
+
+    def task(self, name: str) -> Path:
+        """What Snakemake is told of the job `<stage>/<label>-<digest>`."""
+        return self.root / ".tasks" / f"{name}.json"
+
+    def parts(self, name: str, count: int) -> list[Path]:
+        """The files that say that a part of a job is finished; none where it is made in one piece."""
+        folder = self.root / ".parts" / name
+        return [folder / f"{part}-of-{count}.json" for part in range(1, count + 1)] if count > 1 else []
 
     @classmethod
     def of(cls, reference: Path) -> tuple[Artifacts, str]:
@@ -84,3 +98,25 @@ def resolve(artifacts: Artifacts, store: Store, record: dict[str, Any]) -> bool:
         return False
     write_reference(artifacts.reference(f"{record['stage']}/{record['label']}-{record['digest']}"), record, manifest)
     return True
+
+
+def write_batch(path: Path, artifacts: Sequence[str]) -> None:
+    """Write the file that stands for the references of a batch, all of which are there."""
+    write_json(path, {"artifacts": list(artifacts)})
+
+
+def write_part(path: Path, kept: Mapping[str, Sequence[str]]) -> None:
+    """Write the file that says which blocks of which payloads a finished part has left in the store."""
+    write_json(path, {"blocks": {key: list(names) for key, names in kept.items()}})
+
+
+def parts_are_kept(path: Path, store: Store) -> bool:
+    """Whether the blocks of a finished part are still in the store, or the payloads made of them."""
+    try:
+        kept: Mapping[str, Sequence[str]] = read_json(path)["blocks"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return all(
+        store.manifest(key) is not None or all(store.block(key, name).exists() for name in names)
+        for key, names in kept.items()
+    )

@@ -39,6 +39,10 @@ class Store:
         """The folder in which a payload is being made; it outlives a job that dies."""
         return self.root / ".partial" / key
 
+    def block(self, key: str, name: str) -> Path:
+        """The finished block of a payload that is being made, a file, whether it is there or not."""
+        return self.scratch(key) / "blocks" / name
+
     def manifest(self, key: str) -> dict[str, Any] | None:
         """What was published under a key, or None unless it is as written and every file is there in its full size."""
         folder = self.payload(key)
@@ -96,14 +100,14 @@ class Store:
             yield f"{error.filename}: {error.strerror}"
 
     @contextmanager
-    def lease(self, key: str) -> Iterator[Path]:
-        """Sole right to make one payload; waits for another holder. Yields the scratch folder."""
+    def lease(self, key: str, block: str = "") -> Iterator[Path]:
+        """Sole right to make one payload, or one block of it; waits for another holder. Yields the scratch folder."""
         scratch = self.scratch(key)
         scratch.mkdir(parents=True, exist_ok=True)
-        lock = scratch.with_suffix(".lock")
+        lock = scratch.with_suffix(f".{block}.lock" if block else ".lock")
         with SoftFileLease(lock, lease_duration=LEASE_SECONDS, on_compromise=_give_up):
             # The holder we waited for removes the folder when it has published.
-            scratch.mkdir(exist_ok=True)
+            scratch.mkdir(parents=True, exist_ok=True)
             yield scratch
 
     def publish(self, key: str, fresh: Path, facts: dict[str, Any]) -> dict[str, Any]:

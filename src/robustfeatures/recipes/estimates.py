@@ -1,0 +1,144 @@
+"""What a job will ask of its machine: run time and memory from data size, steps and network, before anything is known.
+
+seconds = START + SAFETY * passes * images * operations * 3 / rate, where one pass is a forward and a backward through
+the network (three times the operations of a forward), and the rate is what a GPU, or one processor core, is sure to do.
+Too short a time is doubled on each retry, and a training goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from robustfeatures.recipes import parameters as p
+from robustfeatures.recipes.recipe import Recipe
+
+START_SECONDS = 300.0
+SAFETY = 3.0
+# Floating point operations per second that networks of convolutions are sure to reach.
+GPU_RATE = 5e12
+CORE_RATE = 15e9
+# Images per second that reading and writing are sure to reach, whatever the network.
+READING_RATE = 200.0
+
+BASE_MEGABYTES = 3000
+# A split is held as float32 up to this size, and streamed beyond it (engine/batches.py); its raw form lies beside it.
+MOST_IMAGE_MEGABYTES = 4 * 1024
+COPIES = 2.5
+
+# Floating point operations of one forward of one image (twice the multiply-adds), at this side and width.
+OPERATIONS = {
+    "densenet121": (1.78e9, 32, 64),
+    "inception-v3": (6.92e9, 32, None),
+    "linear": (6.1e4, 32, None),
+    "mnist-cnn": (2.78e7, 28, 32),
+    "resnet-4x5": (1.85e8, 32, 16),
+    "resnet18": (1.11e9, 32, 64),
+    "resnet50": (2.60e9, 32, 64),
+    "resnet50-imagenet": (8.17e9, 224, None),
+    "small-cnn": (1.67e5, 8, 16),
+    "two-layer-relu": (3.2e6, 32, 512),
+    "vgg16": (6.26e8, 32, 64),
+    "wrn-34-10": (1.33e10, 32, 160),
+}
+
+# Images in all splits and their shape, of the sources that say so themselves.
+SIZES = {
+    "cifar10": (60_000, (3, 32, 32)),
+    "cifar10.1-v4": (2_021, (3, 32, 32)),
+    "cifar10.1-v6": (2_000, (3, 32, 32)),
+    "cinic10": (270_000, (3, 32, 32)),
+    "cinic10-cifar": (60_000, (3, 32, 32)),
+    "cinic10-imagenet": (210_000, (3, 32, 32)),
+    "digits": (1_797, (1, 8, 8)),
+    "mnist": (70_000, (1, 28, 28)),
+    "restricted-imagenet": (300_000, (3, 224, 224)),
+    "svhn": (99_289, (3, 32, 32)),
+}
+# What one's own files are taken for, at the side that `size` gives.
+OWN_IMAGES = 60_000
+OWN_SIDE = 64
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Images read, and floating point operations spent on them; memory in megabytes of 10^6 bytes."""
+
+    images: float
+    operations: float
+    memory_mb: int
+
+    def minutes(self, *, gpu: bool, threads: int) -> int:
+        """Run time in whole minutes."""
+        rate = GPU_RATE if gpu else CORE_RATE * threads
+        seconds = START_SECONDS + SAFETY * (self.images / READING_RATE + self.operations / rate)
+        return ceil(seconds / 60)
+
+
+def data_size(data: p.Data) -> tuple[int, tuple[int, int, int]]:
+    """How many images (N) of which shape (C, H, W) a data set has, as far as its study tells."""
+    side = data.size or OWN_SIDE
+    count, shape = SIZES.get(data.source, (OWN_IMAGES, (3, side, side)))
+    if data.size is not None:
+        shape = (shape[0], side, side)
+    for operation in data.operations:
+        if isinstance(operation, p.Subset) and operation.split == "train":
+            count = min(count, operation.samples)
+        if isinstance(operation, p.Concatenate):
+            count += data_size(operation.data)[0]
+    return count, shape
+
+
+def forward_operations(architecture: p.Architecture, image_shape: tuple[int, int, int]) -> float:
+    """Floating point operations of one forward of one image; they grow with the pixels, and with the width squared."""
+    operations, side, width = OPERATIONS[architecture.name]
+    wider = 1.0 if architecture.width is None or width is None else (architecture.width / width) ** 2
+    return operations * wider * prod(image_shape[1:]) / side**2
+
+
+def estimate(recipe: Recipe) -> Estimate:
+    """What making one artifact takes."""
+    if isinstance(recipe.parameters, p.Data):
+        count, shape = data_size(recipe.parameters)
+        return Estimate(count, 0, BASE_MEGABYTES)
+    data = _data(recipe)
+    count, shape = data_size(data)
+    megabytes = min(4 * count * prod(shape) / 1e6, MOST_IMAGE_MEGABYTES)
+    operations = count * _passes(recipe) * 3 * forward_operations(_network(recipe), shape)
+    return Estimate(count * _readings(recipe), operations, ceil(BASE_MEGABYTES + COPIES * megabytes))
+
+
+def _data(recipe: Recipe) -> p.Data:
+    """The parameters of the original data set at the bottom of a recipe."""
+    while not isinstance(recipe.parameters, p.Data):
+        recipe = recipe.inputs["data"]
+    return recipe.parameters
+
+
+def _network(recipe: Recipe) -> p.Architecture:
+    if isinstance(recipe.parameters, p.Model):
+        return recipe.parameters.architecture
+    model = recipe.inputs["source" if isinstance(recipe.parameters, p.Derived) else "model"].parameters
+    assert isinstance(model, p.Model)
+    return model.architecture
+
+
+def _passes(recipe: Recipe) -> float:
+    """How often each image goes forward and backward through the network."""
+    match recipe.parameters:
+        case p.Model(training=training, probes=probes):
+            attacked = training.adversary.steps if training.adversary is not None else 0
+            return training.epochs * (1 + attacked + len(probes) / 3)
+        case p.Derived(method=method):
+            return method.steps
+        case p.Evaluation(attack=attack, eps=eps, label_shifts=label_shifts):
+            return attack.steps * len(eps) * len(label_shifts)
+    return 0
+
+
+def _readings(recipe: Recipe) -> float:
+    """How often each image is read from disk where the set does not fit into memory."""
+    match recipe.parameters:
+        case p.Model(training=training):
+            return 1 + training.epochs / 10
+    return 1

@@ -1,0 +1,125 @@
+"""The smoke study under SIGKILL at random moments: it always completes when it is run again, with the same content."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+
+from robustfeatures import inspection
+from robustfeatures.store.store import Store
+from tests.conftest import Workspace
+
+KILLS = 30
+VICTIMS = ("job", "workflow", "both")
+LONGEST_SECONDS = 8.0
+
+
+def contents(workspace: Workspace) -> dict[str, str]:
+    """The content digest of every artifact of the four stages by reference."""
+    found = {}
+    for path in sorted((workspace.folder / "results" / "artifacts").glob("*/*.json")):
+        reference = json.loads(path.read_text())
+        if "content" in reference:
+            found[f"{path.parent.name}/{path.name}"] = reference["content"]
+    return found
+
+
+def tables(workspace: Workspace) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (workspace.folder / "results/smoke/tables").glob("*")}
+
+
+def jobs_below(workflow: psutil.Process) -> list[psutil.Process]:
+    """The processes of robustfeatures that Snakemake started."""
+    found = []
+    for child in workflow.children(recursive=True):
+        try:
+            if child.name().startswith("python") and "robustfeatures" in child.cmdline():
+                found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def strike(process: subprocess.Popen[bytes], victim: str, chance: random.Random) -> bool:
+    """Kill a job, the workflow, or both; false where there was nothing left to kill."""
+    try:
+        workflow = psutil.Process(process.pid)
+        jobs = jobs_below(workflow)
+        if process.poll() is not None or (victim == "job" and not jobs):
+            return False
+        if victim == "job":
+            chance.choice(jobs).kill()
+        elif victim == "workflow":
+            workflow.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return False
+    return True
+
+
+def test_thirty_kills(workspace: Workspace, smoke: Workspace) -> None:
+    chance = random.Random(0)  # noqa: S311
+    kills: Counter[str] = Counter()
+    completed = 0
+    log = (workspace.folder / "snakemake.log").open("wb")
+    command = [sys.executable, "-m", "snakemake", "--cores", "2"]
+    environment = {**os.environ, "ROBUSTFEATURES_CHECKPOINT_SECONDS": "0"}
+    while kills.total() < KILLS:
+        process = subprocess.Popen(
+            command, cwd=workspace.folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        time.sleep(chance.uniform(0.5, LONGEST_SECONDS))
+        victim = VICTIMS[kills.total() % len(VICTIMS)]
+        if strike(process, victim, chance):
+            kills[victim] += 1
+        code = process.wait()
+        if code == 0:
+            completed += 1
+            check(workspace, smoke)
+            forget(workspace)
+        if code < 0:
+            unlock(workspace, really=kills.total() < len(VICTIMS))
+    subprocess.run(command, cwd=workspace.folder, stdout=log, stderr=log, check=True)
+    check(workspace, smoke)
+    print(f"{kills.total()} kills ({dict(kills)}); completed {completed + 1} times, each time with the same content")
+    assert set(kills) == set(VICTIMS)
+
+
+def unlock(workspace: Workspace, *, really: bool) -> None:
+    """What Snakemake asks for after its own death; by hand, as its command does it, except for the first few times."""
+    if really:
+        workspace.snakemake("--unlock")
+    else:
+        shutil.rmtree(workspace.folder / ".snakemake" / "locks", ignore_errors=True)
+
+
+def forget(workspace: Workspace) -> None:
+    """Begin from nothing."""
+    for path in (workspace.folder / "results").rglob("*"):
+        if path.is_dir():
+            path.chmod(0o755)
+    shutil.rmtree(workspace.folder / "results")
+
+
+def check(workspace: Workspace, smoke: Workspace) -> None:
+    """The study is complete, whole, and the same as one that was never disturbed."""
+    assert contents(workspace) == contents(smoke)
+    assert tables(workspace) == tables(smoke)
+    assert list(inspection.verify(Store(workspace.store))) == []
+    assert leftovers(workspace.store) == []
+
+
+def leftovers(store: Path) -> list[str]:
+    """Unfinished work of payloads that are published."""
+    return [path.name for path in (store / ".partial").iterdir() if path.is_dir() and (store / path.name).exists()]
