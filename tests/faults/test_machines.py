@@ -21,6 +21,7 @@ from tests.conftest import Workspace
 from tests.faults.conftest import Mount
 
 LATER = 7 * 24 * 3600.0
+ALL_THERE = "42 of 42 artifacts are there\n"
 
 
 @pytest.fixture
@@ -121,8 +122,7 @@ def test_files_from_the_future(built: Workspace) -> None:
         assert len(built.payloads()) - before == made
         assert "Nothing to be done" in (done := built.snakemake()).stdout + done.stderr
     assert (results / "smoke/tables/A2.csv").read_bytes() == table
-    lines = built.command("status").stdout.splitlines()
-    assert lines == [f"{len(list((results / 'artifacts').glob('[!.]*/*.json'))) - 1} of 41 artifacts are there"]
+    assert built.command("status").stdout == ALL_THERE
 
 
 def test_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_a_store_that_may_only_be_read(built: Workspace, tmp_path: Path, mount: 
         if path.suffix in (".csv", ".md"):
             assert (other / path.relative_to(built.folder)).read_bytes() == path.read_bytes()
     assert fresh.command("verify").returncode == 0
-    assert "41 of 41 artifacts are there" in fresh.command("status").stdout
+    assert fresh.command("status").stdout == ALL_THERE
     # What the store lacks cannot be made there: one line, and nothing else changes.
     fresh.edit("workflow/studies/smoke.yaml", "learning_rate: 0.01\n", "learning_rate: 0.02\n")
     lacking = fresh.snakemake(check=False)
