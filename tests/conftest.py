@@ -70,6 +70,8 @@ class Workspace:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store = folder / "results" / "store"
+        # What is set beside for `command`.
+        self.environment: dict[str, str] = {}
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
@@ -83,7 +85,7 @@ class Workspace:
         return subprocess.run(
             [sys.executable, "-m", "robustfeatures", *arguments],
             cwd=self.folder,
-            env={"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin"},
+            env={"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin", **self.environment},
             capture_output=True,
             text=True,
             check=False,

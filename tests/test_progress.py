@@ -27,11 +27,12 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
     scratch = store.scratch("k")
     scratch.mkdir(parents=True)
     report = Progress("model", "digits-standard-seed0", scratch / "progress.json", terminal=False)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO), store.lease("k"):
         # It goes on from a checkpoint at 400 of 1000; 100 images take 10 seconds.
         for done in range(400, 700, 10):
             report(done, 1000)
             clock[0] += 1.0
+        lines = list(inspection.status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
     # Reports come every 5 seconds at most.
     assert len(caplog.messages) == 5
     assert caplog.messages[0].startswith("digits-standard-seed0: 45 % of 1.00k images, 10.0 images/s, 00:55 left")
@@ -39,8 +40,9 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
     assert written["stage"] == "model"
     assert written["share"] == pytest.approx(0.65)
     assert written["seconds_left"] == pytest.approx(35.0)
-    lines = list(inspection.status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
     assert lines == ["0 of 0 artifacts are there", "running: model digits-standard-seed0, 65 %, 35 s left"]
+    after = list(inspection.status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
+    assert after == lines[:1]
 
 
 def test_a_bar_on_a_terminal_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

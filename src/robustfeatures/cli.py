@@ -120,13 +120,18 @@ def fetch(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
 
 
 @app.command()
-def verify(store: StoreOption = None) -> None:
-    """Rehash every file of the store and name each that is damaged; exit code 1 if there is one."""
+def verify(
+    store: StoreOption = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Move damaged payloads to .damaged/ in the store, to be made anew.")
+    ] = False,
+) -> None:
+    """Rehash every file of the store and name each that is damaged; exit code 1 if a damaged one is left in place."""
     from robustfeatures import inspection
 
-    damaged = list(inspection.verify(_store(store)))
+    damaged = list(inspection.verify(_store(store), repair=repair))
     _print(damaged or ["every payload is whole"])
-    if damaged:
+    if damaged and not repair:
         raise typer.Exit(1)
 
 
@@ -191,6 +196,8 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _log_to(path: Path | None) -> None:
+    # A log that cannot be written, on a full disk, must not bury the one line that says so.
+    logging.raiseExceptions = False
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     # Appended to, for a job may be tried again while its first try is still at work on another machine.

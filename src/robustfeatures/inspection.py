@@ -10,9 +10,9 @@ from typing import Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.recipes.plan import Plan
-from robustfeatures.store.files import file_sha256, files_below, read_json
+from robustfeatures.store.files import read_json
 from robustfeatures.store.references import Artifacts, read_reference
-from robustfeatures.store.store import LEASE_SECONDS, MANIFEST, Store
+from robustfeatures.store.store import LEASE_SECONDS, Store
 
 
 def show(path: Path, store: Store) -> Iterator[str]:
@@ -163,18 +163,21 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
             report = read_json(path)
         except (OSError, ValueError):
             continue
-        if _is_held(path.parent, report["time"]):
+        if _is_held(path.parent):
             left = report["seconds_left"]
             yield f"running: {report['stage']} {report['label']}, {100 * report['share']:.0f} %, " + (
                 "time left unknown" if left is None else f"{left:.0f} s left"
             )
 
 
-def _is_held(scratch: Path, reported: float) -> bool:
-    """Whether a job is at work there: it touches its lock, however long it is between two reports."""
+def _is_held(scratch: Path) -> bool:
+    """Whether a job is at work there: it touches its lock, however long it is between two reports.
+
+    A lock from the future was left by a job that died before the clock was set back.
+    """
+    now = time.time()
     locks = scratch.parent.glob(f"{scratch.name}*.lock")
-    heard = max([reported, *(lock.stat().st_mtime for lock in locks)])
-    return time.time() - heard < LEASE_SECONDS
+    return any(abs(now - lock.stat().st_mtime) < LEASE_SECONDS for lock in locks)
 
 
 def _is_there(reference: Path, store: Store) -> bool:
@@ -197,8 +200,10 @@ def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float
     )
 
 
-def verify(store: Store) -> Iterator[str]:
+def verify(store: Store, *, repair: bool = False) -> Iterator[str]:
     """Rehash every file of the store; one line per damaged, missing or unexpected file.
+
+    With `repair` one more line per damaged payload, which says where it was moved, so that it will be made anew.
 
     Raises:
         UserError: there is no such store.
@@ -206,21 +211,10 @@ def verify(store: Store) -> Iterator[str]:
     if not store.root.is_dir():
         raise UserError(f"{store.root}: there is no store here")
     for key in store.payload_keys():
-        folder = store.payload(key)
-        try:
-            files: Mapping[str, Any] = read_json(folder / MANIFEST)["files"]
-        except (OSError, ValueError, KeyError, TypeError):
-            yield f"{folder / MANIFEST}: unreadable"
-            continue
-        for name, facts in files.items():
-            path = folder / name
-            try:
-                if file_sha256(path) != facts["sha256"]:
-                    yield f"{path}: damaged"
-            except OSError as error:
-                yield f"{path}: {error.strerror}"
-        known = {folder / name for name in files} | {folder / MANIFEST}
-        yield from (f"{path}: not part of the payload" for path in files_below(folder) if path not in known)
+        damages = list(store.damages(key))
+        yield from damages
+        if damages and repair:
+            yield f"moved {store.payload(key)} to {store.set_aside(key)}"
 
 
 def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[str]:

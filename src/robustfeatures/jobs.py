@@ -222,12 +222,8 @@ def _compute(
 def _payload(store: Store, reference: dict[str, Any]) -> Path:
     from robustfeatures.recipes.recipe import STAGES
 
-    if store.manifest(reference["key"]) is None:
-        raise UserError(
-            f"{store.payload(reference['key'])}: the payload of {reference['label']} is missing or damaged; "
-            "run snakemake again, it will be made anew"
-        )
-    return store.payload(reference["key"]) / STAGES[reference["stage"]].payload
+    (path,) = store.verified(reference["key"], [STAGES[reference["stage"]].payload])
+    return path
 
 
 def _prepare_torch(threads: int) -> None:

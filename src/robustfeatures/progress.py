@@ -60,7 +60,6 @@ class Progress:
                 "share": done / total,
                 "seconds_left": None if rate is None else (total - done) / rate,
                 "process": os.getpid(),
-                "time": time.time(),
             },
             durable=False,
         )

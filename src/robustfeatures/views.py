@@ -51,12 +51,12 @@ class ViewJob:
         payloads: dict[tuple[str, int], Path] = {}
         for need in part["needs"]:
             reference = read_reference(self.artifacts.reference(need["artifact"]))
-            folder = self.store.payload(reference["key"])
-            for name, rows in (("rows.csv", evaluations), ("history.csv", histories)):
-                if (folder / name).exists():
-                    rows.append(pd.read_csv(folder / name).assign(row=need["row"], seed=need["seed"]))
-            if (folder / "data.zarr").exists():
-                payloads[need["row"], need["seed"]] = folder / "data.zarr"
+            for path in self.store.verified(reference["key"], ("rows.csv", "history.csv", "data.zarr")):
+                if path.name == "data.zarr":
+                    payloads[need["row"], need["seed"]] = path
+                else:
+                    rows = evaluations if path.name == "rows.csv" else histories
+                    rows.append(pd.read_csv(path).assign(row=need["row"], seed=need["seed"]))
         published = read_published(experiment, self.record["published_setting"])
         return Results(
             evaluations=_percent(evaluations, lambda rows: 100.0 * rows["correct"] / rows["total"]),

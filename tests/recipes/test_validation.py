@@ -1,4 +1,4 @@
-"""Bad studies and configurations: one line that names file and field, a non-zero exit, nothing half-made."""
+"""Bad studies and configurations, and what a dry run says of them; tests/faults tries each by the command."""
 
 from __future__ import annotations
 
@@ -143,6 +143,15 @@ STUDY_CASES = {
     "no fields": ("", "", "the file must hold named fields"),
 }
 
+CONFIG_CASES = {
+    "unknown study": ("study: smoke", "study: smok", "study: 'smok' is unknown (did you mean 'smoke'?)"),
+    "a study elsewhere": ("study: smoke", "study: ../smoke", "study: string should match pattern"),
+    "unknown device": ("device: auto", "device: gpu", "device: 'gpu' is unknown"),
+    "unknown field": ("device: auto", "divice: auto", "divice: unknown field (did you mean 'device'?)"),
+    "no threads": ("threads_per_job: 1", "threads_per_job: 0", "threads_per_job: input should be greater than 0"),
+    "not a number": ("seeds_per_job: 8", "seeds_per_job: many", "seeds_per_job: input should be a valid integer"),
+}
+
 
 def message(workspace: Workspace) -> str:
     """The one line of a dry run that fails."""
@@ -155,22 +164,6 @@ def message(workspace: Workspace) -> str:
     return line.strip()
 
 
-@pytest.mark.parametrize("case", STUDY_CASES)
-def test_bad_studies(workspace: Workspace, case: str) -> None:
-    """By the command that unfolds a study as Snakemake does, in a fifth of the time of a dry run."""
-    old, new, expected = STUDY_CASES[case]
-    if old:
-        workspace.edit(STUDY, old, new)
-    else:
-        (workspace.folder / STUDY).write_text("- a list\n")
-    done = workspace.command("status")
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"robustfeatures: {STUDY}: ")
-    assert expected in line
-    assert not list(workspace.folder.glob("results/**/*.json"))
-
-
 def test_a_dry_run_says_the_same(workspace: Workspace) -> None:
     old, new, expected = STUDY_CASES["unknown field"]
     workspace.edit(STUDY, old, new)
@@ -179,20 +172,11 @@ def test_a_dry_run_says_the_same(workspace: Workspace) -> None:
     assert expected in found
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("study: smoke", "study: smok", "config.yaml: study: 'smok' is unknown (did you mean 'smoke'?)"),
-        ("study: smoke", "study: ../smoke", "config.yaml: study: string should match pattern"),
-        ("device: auto", "device: gpu", "config.yaml: device: 'gpu' is unknown"),
-        ("device: auto", "divice: auto", "config.yaml: divice: unknown field (did you mean 'device'?)"),
-        ("threads_per_job: 1", "threads_per_job: 0", "config.yaml: threads_per_job: input should be greater than 0"),
-        ("seeds_per_job: 8", "seeds_per_job: many", "config.yaml: seeds_per_job: input should be a valid integer"),
-    ],
-)
-def test_bad_configuration(workspace: Workspace, old: str, new: str, expected: str) -> None:
+@pytest.mark.parametrize("case", ["unknown study", "unknown field"])
+def test_bad_configuration(workspace: Workspace, case: str) -> None:
+    old, new, expected = CONFIG_CASES[case]
     workspace.edit("config.yaml", old, new)
-    assert message(workspace).startswith(expected)
+    assert message(workspace).startswith(f"config.yaml: {expected}")
 
 
 @pytest.mark.parametrize("content", ["", "- a list\n", "digits\n"])

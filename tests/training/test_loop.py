@@ -186,5 +186,5 @@ def test_probes_change_nothing(digits: Digits) -> None:
 
 def test_a_diverging_training_stops(digits: Digits) -> None:
     settings = Training(epochs=3, batch_size=64, learning_rate=1e30, schedule="constant")
-    with pytest.raises(UserError, match=r"loss is (nan|inf) in epoch 1; lower training.learning_rate"):
+    with pytest.raises(UserError, match=r"loss is (nan|inf) in epoch 1, step 5; lower training.learning_rate"):
         train(fresh(), InMemory(digits.images[:300]), digits.labels[:300], settings, seed=0)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.storage import LocalStore
 
 from robustfeatures.data.stored_images import StoredImages, shard_file
 from robustfeatures.errors import UserError, suggestion
 
 if TYPE_CHECKING:
     from torch.utils.data import TensorDataset
+    from zarr.core.buffer import Buffer
 
     from robustfeatures.data.raw import Images
 
@@ -113,7 +115,7 @@ def write_shard(path: Path, split: str, number: int, images: Images, shard_rows:
     """
     folder = path.with_name(f"{path.name}.zarr")
     shutil.rmtree(folder, ignore_errors=True)
-    array = create_array(zarr.create_group(store=folder), "images", images.shape, images.dtype, shard_rows)
+    array = create_array(zarr.create_group(store=_Folder(folder)), "images", images.shape, images.dtype, shard_rows)
     rows = np.arange(number * shard_rows, min((number + 1) * shard_rows, images.shape[0]))
     array[rows[0] : rows[-1] + 1] = _in_range(images[rows], split)
     (folder / "images" / shard_file(number, array.ndim)).replace(path)
@@ -142,9 +144,17 @@ def _link_or_move(path: Path, place: Path) -> None:
         path.replace(place)
 
 
+class _Folder(LocalStore):
+    """A folder that one job alone writes, so that it needs no hard link, as zarr makes, to see who was first."""
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        if not await self.exists(key):
+            await self.set(key, value)
+
+
 def _create(path: Path, splits: Mapping[str, ImageDataset]) -> zarr.Group:
     """A store with everything but the images."""
-    root = zarr.create_group(store=path, zarr_format=3)
+    root = zarr.create_group(store=_Folder(path), zarr_format=3)
     root.attrs["class_names"] = list(next(iter(splits.values())).class_names)
     for split, dataset in splits.items():
         group = root.create_group(split)

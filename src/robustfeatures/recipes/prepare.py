@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
     References whose payload is gone are dropped; where the store already has the payload of a planned recipe, its
     reference is written here, so that no job is needed for it. A reference that exists is right for ever, so none may
     look out of date: each is made at least as new as what it builds on. (Snakemake's `ancient()` would say so too, but
-    with it a job whose outputs are missing is passed over when one that it builds on runs for another reason.)
+    with it a job whose outputs are missing is passed over when one that it builds on runs for another reason.) For the
+    same reason none may bear a time that is still to come, left from before the clock was set back.
     """
     _write_plans(plan, tasks, artifacts)
     for task in tasks:
@@ -40,6 +42,7 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
         if not whole:
             _drop_lost_parts(parts, store)
         needed = [artifacts.reference(below) for below in task.inputs]
+        _not_in_the_future([*parts, tracked])
         _make_as_new_as(parts, needed)
         _make_as_new_as([tracked], [*needed, *parts])
     home = {name: task.name for task in tasks for name in task.artifacts}
@@ -49,6 +52,7 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
         sources = [artifacts.plan(view.artifact), *needed]
         reference = artifacts.reference(view.artifact)
         files = [results / name for name in view.outputs]
+        _not_in_the_future([artifacts.plan(view.artifact), reference, *files])
         if reference.exists():
             _make_as_new_as([*files, reference], sources)
         else:
@@ -81,6 +85,14 @@ def _drop_lost_parts(parts: Sequence[Path], store: Store) -> None:
     for part in parts:
         if part.exists() and not parts_are_kept(part, store):
             part.unlink()
+
+
+def _not_in_the_future(files: Iterable[Path]) -> None:
+    """Set the time of each file that exists to now where it is later."""
+    now = time.time_ns()
+    for path in files:
+        if path.exists() and path.stat().st_mtime_ns > now:
+            os.utime(path, ns=(now, now))
 
 
 def _make_as_new_as(files: Iterable[Path], sources: Iterable[Path], seconds: float = 0.0) -> None:

@@ -26,11 +26,8 @@ def validated(kind: type[T], value: Any, where: str) -> T:
     """
     if not isinstance(value, dict):
         raise UserError(f"{where}: the file must hold named fields")
-    try:
-        # Through JSON, because strict validation takes lists for tuples only there.
-        text = json.dumps(plain(value))
-    except TypeError as error:
-        raise UserError(f"{where}: {error}") from error
+    # Through JSON, because strict validation takes lists for tuples only there; YAML also knows dates, here text.
+    text = json.dumps(plain(value), default=str)
     try:
         return TypeAdapter(kind).validate_json(text)
     except ValidationError as error:

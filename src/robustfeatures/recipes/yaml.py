@@ -10,7 +10,6 @@ import yaml
 
 from robustfeatures.errors import UserError
 
-
 class _Loader(yaml.SafeLoader):
     """The safe loader with YAML 1.2's floats and without silent overwriting."""
 
@@ -43,7 +42,7 @@ def read_yaml(path: Path) -> Any:
         if node is None:
             return None
         if _values(node, {}) > MOST_VALUES:
-            raise UserError(f"{path}: holds more than {MOST_VALUES} values once its aliases are written out")
+            raise UserError(f"{path}: more than {MOST_VALUES} values, counting each alias as what it stands for")
         return loader.construct_document(node)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
@@ -56,13 +55,22 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"{path}: character {error.position}: {error.reason}") from error
     except RecursionError as error:
         raise UserError(f"{path}: nested too deeply") from error
+    except ValueError as error:
+        # A date that no calendar has.
+        raise UserError(f"{path}: {error}") from error
 
 
-def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for; one that holds itself counts as too many."""
-    if id(node) not in known:
-        known[id(node)] = MOST_VALUES + 1
-        below = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
-        below = [] if isinstance(node, yaml.ScalarNode) else below
-        known[id(node)] = 1 + sum(_values(part, known) for part in below)
-    return known[id(node)]
+def _values(node: yaml.Node, known: dict[yaml.Node, int | None]) -> int:
+    """How many values a node stands for; a few lines of aliases of aliases can stand for more than fit anywhere."""
+    if node not in known:
+        known[node] = None
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            children = [each for pair in node.value for each in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            children = node.value
+        known[node] = 1 + sum(_values(child, known) for child in children)
+    found = known[node]
+    if found is None:
+        raise yaml.MarkedYAMLError(problem="the value holds itself", problem_mark=node.start_mark)
+    return found

@@ -6,14 +6,18 @@ import hashlib
 import json
 import os
 import secrets
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 
-def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
+def write_atomically(path: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
     """Write a file so that readers see the old content or the new, whatever happens in between.
 
     What is not `durable` may be empty after a power failure, but not after a kill.
+
+    Raises:
+        OSError: as the system says; it names the file, also where the disk is full, which the system does not.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -24,15 +28,23 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
                 file.flush()
                 os.fsync(file.fileno())
         fresh.replace(path)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
         fresh.unlink(missing_ok=True)
     if durable:
         sync(path.parent)
 
 
+def json_bytes(value: Any) -> bytes:
+    """JSON for people and programs, as every file of it is written."""
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
-    """Write JSON for people and programs, atomically."""
-    write_atomically(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode(), durable=durable)
+    """Write JSON, atomically."""
+    write_atomically(path, json_bytes(value), durable=durable)
 
 
 def read_json(path: Path) -> Any:
@@ -53,6 +65,17 @@ def file_sha256(path: Path) -> str:
     """The SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def known_sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes; this process reads a file once, unless it was written anew in between."""
+    facts = path.stat()
+    return _sha256_at(path, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+
+
+@cache
+def _sha256_at(path: Path, *facts: int) -> str:
+    return file_sha256(path)
 
 
 def files_below(folder: Path) -> list[Path]:

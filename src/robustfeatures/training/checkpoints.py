@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from robustfeatures.errors import UserError
+from robustfeatures.store.files import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +60,14 @@ class Checkpoints:
         return self.leaving or time.monotonic() - self.last >= INTERVAL
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state.
+        """Save the state; where the disk is full, the last one stays.
 
         Raises:
             UserError: the program was asked to end, and does so now.
         """
-        fresh = self.path.with_suffix(".fresh")
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        fresh.write_bytes(buffer.getbuffer())
-        fresh.replace(self.path)
+        write_atomically(self.path, buffer.getbuffer(), durable=False)
         self.last = time.monotonic()
         if self.leaving:
             raise UserError("stopped by SIGTERM with a checkpoint saved; run again, and the training goes on from it")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Steps between two looks at the loss, each of which waits for the device.
+LOOK_EVERY = 20
+
 # (images, labels) -> images to train on instead.
 Perturbation = Callable[[Tensor, Tensor], Tensor]
 
@@ -88,7 +91,7 @@ def train(
     goes on from it and ends with the same weights, bit for bit, as one that was never stopped.
 
     Raises:
-        UserError: the loss is no longer finite.
+        UserError: the loss, looked at every `LOOK_EVERY` steps, or a weight at the end is no longer finite.
     """
     probes = tuple(probes)
     steps_per_epoch = math.ceil(len(images) / settings.batch_size)
@@ -118,12 +121,12 @@ def train(
             position.step += 1
             seen = epoch * len(images) + min(position.step * settings.batch_size, len(images))
             progress(seen, settings.epochs * len(images))
-            if checkpoints and checkpoints.due() and position.step < steps_per_epoch:
-                position.total = total.item()
-                checkpoints.save(_state(network, optimiser, position))
-        mean_loss = total.item() / len(images)
-        if not math.isfinite(mean_loss):
-            raise UserError(f"training: the loss is {mean_loss} in epoch {epoch + 1}; lower training.learning_rate")
+            due = checkpoints is not None and checkpoints.due()
+            if position.step < steps_per_epoch and (due or position.step % LOOK_EVERY == 0):
+                position.total = _finite(total, epoch, position.step)
+                if checkpoints and due:
+                    checkpoints.save(_state(network, optimiser, position))
+        mean_loss = _finite(total, epoch, position.step) / len(images)
         total.zero_()
         for probe in probes:
             share = accuracy(network, probe.images, probe.labels, precision=precision)
@@ -132,7 +135,19 @@ def train(
         if checkpoints and checkpoints.due():
             checkpoints.save(_state(network, optimiser, position))
     network.eval()
+    # The last step may have been the one too many, after its loss was taken.
+    broken = [name for name, values in network.state_dict().items() if not values.isfinite().all()]
+    if broken:
+        raise UserError(f"training: {broken[0]} is not finite after the last step; lower training.learning_rate")
     return position.history
+
+
+def _finite(total: Tensor, epoch: int, step: int) -> float:
+    """The summed loss of an epoch under way, of which one loss that is not finite makes another such sum."""
+    loss = total.item()
+    if not math.isfinite(loss):
+        raise UserError(f"training: the loss is {loss} in epoch {epoch + 1}, step {step}; lower training.learning_rate")
+    return loss
 
 
 def _state(network: nn.Module, optimiser: SGD, position: Position) -> dict[str, Any]:

@@ -1,0 +1,240 @@
+"""Every file of a store damaged in turn: it is named, no job reads it, and the next run makes it again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from robustfeatures import inspection
+from robustfeatures.errors import UserError
+from robustfeatures.store.files import files_below
+from robustfeatures.store.store import MANIFEST, Store, discard
+from tests.conftest import Workspace
+from tests.faults.conftest import as_nobody
+
+PAYLOADS = {
+    "data": {"data.zarr/zarr.json": b"{}", "data.zarr/train/images/c/0/0/0/0": bytes(range(256))},
+    "model": {"model.safetensors": b"weights" * 100, "history.csv": b"epoch,probe\n1,test\n"},
+    "evaluation": {"rows.csv": b"eps,correct,total\n0.0,1,2\n"},
+}
+TOPS = ("data.zarr", "model.safetensors", "history.csv", "rows.csv")
+
+
+def publish(store: Store, key: str) -> None:
+    with store.lease(key) as scratch:
+        fresh = scratch / "payload"
+        for name, content in PAYLOADS[key].items():
+            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / name).write_bytes(content)
+        # A number that JSON writes with an exponent, whose letter has two cases one bit apart.
+        store.publish(key, fresh, {"content": key, "built": {"seconds": 1e-05}})
+        discard(scratch)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store")
+    for key in PAYLOADS:
+        publish(store, key)
+    return store
+
+
+def _writable(path: Path) -> None:
+    path.parent.chmod(0o755)
+    path.chmod(0o644)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    _writable(path)
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    _writable(path)
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def remove(path: Path) -> None:
+    _writable(path)
+    path.unlink()
+
+
+def make_unreadable(path: Path) -> None:
+    """By a folder in its place, which root cannot read as a file either."""
+    remove(path)
+    path.mkdir()
+
+
+DAMAGES: tuple[Callable[[Path], None], ...] = (flip_a_bit, truncate, remove, make_unreadable)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_file_is_named_and_not_read(store: Store, damage: Callable[[Path], None]) -> None:
+    paths = [path for key in PAYLOADS for path in files_below(store.payload(key))]
+    assert len(paths) == 8
+    named = stopped = rebuilt = 0
+    for path in paths:
+        key = path.relative_to(store.root).parts[0]
+        whole = store.manifest(key)
+        damage(path)
+        (line,) = inspection.verify(store)
+        named += line.startswith(f"{path}: ")
+        with pytest.raises(UserError) as caught:
+            store.verified(key, TOPS)
+        message = str(caught.value)
+        stopped += message.startswith(str(store.payload(key))) and "snakemake again" in message
+        assert "\n" not in message
+        found, moved = inspection.verify(store, repair=True)
+        assert found == line
+        aside = Path(moved.rpartition(" to ")[2])
+        assert moved == f"moved {store.payload(key)} to {aside}"
+        assert (aside / path.relative_to(store.payload(key))).exists() == (damage is not remove)
+        assert list(inspection.verify(store)) == []
+        publish(store, key)
+        rebuilt += store.manifest(key) == whole
+    assert list(inspection.verify(store)) == []
+    # Nothing was deleted: every damaged payload lies where it was moved to.
+    assert len(list((store.root / ".damaged").iterdir())) == len(paths)
+    print(f"{damage.__name__}: {named} of {len(paths)} files named, {stopped} not read, {rebuilt} made again")
+    assert named == stopped == rebuilt == len(paths)
+
+
+def test_every_bit_of_a_manifest(store: Store) -> None:
+    path = store.payload("model") / MANIFEST
+    whole = path.read_bytes()
+    _writable(path)
+    named = 0
+    for bit in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        named += list(store.damages("model")) == [f"{path}: damaged"]
+        assert store.manifest("model") is None
+    print(f"{named} of {8 * len(whole)} bits of a manifest named")
+    assert named == 8 * len(whole)
+
+
+def test_all_at_once(store: Store) -> None:
+    paths = [path for key in PAYLOADS for path in files_below(store.payload(key)) if path.name != MANIFEST]
+    for number, path in enumerate(paths):
+        DAMAGES[number % len(DAMAGES)](path)
+    assert [line.partition(": ")[0] for line in inspection.verify(store)] == sorted(map(str, paths))
+
+
+def test_a_file_that_comes_back_changed_is_read_again(store: Store) -> None:
+    """What was hashed once in a process counts only as long as the file is the same."""
+    path = store.payload("evaluation") / "rows.csv"
+    assert store.verified("evaluation", TOPS) == [path]
+    flip_a_bit(path)
+    with pytest.raises(UserError, match=r"rows\.csv: damaged"):
+        store.verified("evaluation", TOPS)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A temporary folder that every user may enter, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("what", ["files", "folders"])
+def test_without_the_right_to_read(open_folder: Path, what: str) -> None:
+    store = Store(open_folder / "store")
+    for key in PAYLOADS:
+        publish(store, key)
+    if what == "files":
+        closed = expected = [store.payload(key) / name for key in PAYLOADS for name in PAYLOADS[key]]
+    else:
+        closed = [store.payload("data") / "data.zarr" / "train", store.payload("model")]
+        expected = [closed[0] / "images/c/0/0/0/0", closed[1] / MANIFEST]
+    for path in closed:
+        path.chmod(0)
+    code = as_nobody(f"sys.argv = ['robustfeatures', 'verify', '--store', {str(store.root)!r}]; cli.main()")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    for path in closed:
+        path.chmod(0o755)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines() == [f"{path}: Permission denied" for path in sorted(expected)]
+
+
+def contents(workspace: Workspace) -> dict[str, str]:
+    """What each artifact says, by its label."""
+    references = map(Path.read_text, (workspace.folder / "results/artifacts").glob("[demv]*/*.json"))
+    return {facts["label"]: facts["content"] for facts in map(json.loads, references)}
+
+
+def payload_of(workspace: Workspace, artifact: str) -> Path:
+    (reference,) = (workspace.folder / "results/artifacts").glob(f"{artifact}-*.json")
+    return workspace.store / json.loads(reference.read_text())["key"]
+
+
+def shown(workspace: Workspace) -> dict[str, bytes]:
+    results = workspace.folder / "results/smoke"
+    return {path.name: path.read_bytes() for path in results.rglob("*") if path.suffix in (".csv", ".md")}
+
+
+def test_damage_in_a_built_study(built: Workspace) -> None:
+    """One stage after another: what is named, what stops, and that one more run makes all of it again."""
+    before, tables = contents(built), shown(built)
+    rows = payload_of(built, "evaluation/digits-standard-seed0-test") / "rows.csv"
+    flip_a_bit(rows)
+    (built.folder / "results/smoke/tables/A1.csv").unlink()
+    done = built.snakemake(check=False)
+    assert done.returncode != 0
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("robustfeatures: ")]
+    assert lines
+    assert all(
+        f"{rows.relative_to(built.folder)}: damaged; run `robustfeatures verify --repair`" in line for line in lines
+    )
+    assert not (built.folder / "results/smoke/tables/A1.csv").exists()
+
+    images = payload_of(built, "data/digits") / "data.zarr/train/images/c/0/0/0/0"
+    weights = payload_of(built, "model/digits-adversarial-seed0") / "model.safetensors"
+    labels = payload_of(built, "derived/digits-D_rand-seed0") / "data.zarr/train/labels/zarr.json"
+    flip_a_bit(images)
+    # A job that would read the images: the model that was trained on them, made again.
+    model = payload_of(built, "model/digits-standard-seed0")
+    (reference,) = (built.folder / "results/artifacts/model").glob("digits-standard-seed0-*.json")
+    kept = model.rename(built.folder / "kept")
+    done = built.command("build", str(reference.relative_to(built.folder)))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert f"{images.relative_to(built.folder)}: damaged; run `robustfeatures verify --repair`" in line
+    assert not model.exists()
+    kept.rename(model)
+
+    truncate(weights)
+    remove(labels)
+    damaged = {path.relative_to(built.folder) for path in (rows, images, weights, labels)}
+    done = built.command("verify")
+    assert done.returncode == 1
+    assert {Path(line.partition(": ")[0]) for line in done.stdout.splitlines()} == damaged
+    repaired = built.command("verify", "--repair")
+    assert repaired.returncode == 0
+    moved = [line for line in repaired.stdout.splitlines() if line.startswith("moved ")]
+    assert len(moved) == len(damaged)
+    assert built.command("verify").stdout == "every payload is whole\n"
+    built.snakemake()
+    assert contents(built) == before
+    assert shown(built) == tables
+    assert built.command("verify").stdout == "every payload is whole\n"
+    print(f"{len(damaged)} of 4 damaged files named, moved aside and made again with the same content")
+
+
+def test_a_damaged_payload_is_made_again_though_every_table_is_there(built: Workspace) -> None:
+    before, tables = contents(built), shown(built)
+    flip_a_bit(payload_of(built, "model/digits-adversarial-seed0") / "model.safetensors")
+    assert built.command("verify", "--repair").returncode == 0
+    built.snakemake()
+    assert contents(built) == before
+    assert shown(built) == tables
+    assert payload_of(built, "model/digits-adversarial-seed0").is_dir()

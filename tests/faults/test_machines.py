@@ -1,0 +1,198 @@
+"""What other machines and file systems do: a lock left behind, a clock set back, no hard links, no right to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from robustfeatures import inspection
+from robustfeatures.recipes.plan import Plan
+from robustfeatures.store import store as store_module
+from robustfeatures.store.references import Artifacts
+from robustfeatures.store.store import Store, discard
+from tests.conftest import Workspace
+from tests.faults.conftest import Mount
+
+LATER = 7 * 24 * 3600.0
+ALL_THERE = "42 of 42 artifacts are there\n"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def publish(store: Store, key: str) -> None:
+    with store.lease(key) as scratch:
+        fresh = scratch / "payload"
+        fresh.mkdir()
+        (fresh / "rows.csv").write_text("content")
+        store.publish(key, fresh, {"content": "c", "built": {}})
+        discard(scratch)
+
+
+def leave_lock(store: Store, key: str, seconds: float, host: str) -> Path:
+    """A lease whose holder was killed on another machine; `seconds` is how long it was granted for."""
+    code = (
+        "import os, sys; from pathlib import Path; from robustfeatures.store import store\n"
+        "store.LEASE_SECONDS = float(sys.argv[3])\n"
+        "lease = store.Store(Path(sys.argv[1])).lease(sys.argv[2]); lease.__enter__(); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(store.root), key, str(seconds)], check=False)
+    lock = store.scratch(key).with_suffix(".lock")
+    text = lock.read_text()
+    assert os.uname().nodename in text
+    lock.write_text(text.replace(os.uname().nodename, host))
+    return lock
+
+
+@pytest.mark.parametrize("heard", [-LATER, 0.0, LATER])
+def test_the_lock_of_a_dead_machine(store: Store, monkeypatch: pytest.MonkeyPatch, heard: float) -> None:
+    """Taken over after the time of the lease, whatever the clock of the dead machine said; not before."""
+    monkeypatch.setattr(store_module, "LEASE_SECONDS", 2.0)
+    lock = leave_lock(store, "k", 2.0, "a-machine-that-died")
+    os.utime(lock, (time.time() + heard,) * 2)
+    (store.scratch("k") / "left").write_text("by the dead machine")
+    began = time.monotonic()
+    with store.lease("k") as scratch:
+        waited = time.monotonic() - began
+        # What it had done so far is still there.
+        assert (scratch / "left").exists()
+        discard(scratch)
+    assert 2.0 <= waited < 30.0
+    publish(store, "k")
+    assert store.manifest("k") is not None
+
+
+def test_a_clock_that_goes_back_under_a_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder keeps its lease and another waits for it, though the time of day jumps about."""
+    monkeypatch.setattr(store_module, "LEASE_SECONDS", 3.0)
+    code = (
+        "import sys, time; from pathlib import Path; from robustfeatures.store import store\n"
+        "store.LEASE_SECONDS = 3.0; now = time.time; time.time = lambda: now() - 7 * 24 * 3600\n"
+        "with store.Store(Path(sys.argv[1])).lease('k') as scratch:\n"
+        "    print('held', flush=True); time.sleep(8); (scratch / 'done').touch()"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(store.root)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - LATER)
+    with store.lease("k") as scratch:
+        assert (scratch / "done").exists()
+        discard(scratch)
+    assert holder.wait() == 0
+
+
+@pytest.mark.parametrize("heard", [-LATER, LATER])
+def test_status_shows_no_job_that_is_not_there(store: Store, heard: float) -> None:
+    lock = leave_lock(store, "k", 120.0, "a-machine-that-died")
+    report = {"stage": "model", "label": "m", "share": 0.5, "seconds_left": 3.0, "process": 1}
+    (store.scratch("k") / "progress.json").write_text(json.dumps(report))
+    nothing = Plan({}, ()), Artifacts(store.root / "artifacts"), store
+    assert list(inspection.status(*nothing))[1:] == ["running: model m, 50 %, 3 s left"]
+    os.utime(lock, (time.time() + heard,) * 2)
+    assert list(inspection.status(*nothing))[1:] == []
+
+
+def test_files_from_the_future(built: Workspace) -> None:
+    """The clock was set back by a week after the study was built: nothing is made again but what a change asks for."""
+    results, payloads = built.folder / "results", built.payloads()
+    for path in results.rglob("*"):
+        if path.is_file():
+            os.utime(path, (path.stat().st_mtime + LATER,) * 2)
+    payloads = built.payloads()
+    assert "Nothing to be done" in (done := built.snakemake()).stdout + done.stderr
+    assert built.payloads() == payloads
+    table = (results / "smoke/tables/A2.csv").read_bytes()
+    # A change makes one model again and what shows it; changed back, only what shows it.
+    for old, new, made in (("0.01", "0.02", 1), ("0.02", "0.01", 0)):
+        before = len(built.payloads())
+        for path in (results / "artifacts").rglob("*.json"):
+            os.utime(path, (time.time() + LATER,) * 2)
+        built.edit("workflow/studies/smoke.yaml", f"learning_rate: {old}\n", f"learning_rate: {new}\n")
+        built.snakemake()
+        assert len(built.payloads()) - before == made
+        assert "Nothing to be done" in (done := built.snakemake()).stdout + done.stderr
+    assert (results / "smoke/tables/A2.csv").read_bytes() == table
+    assert built.command("status").stdout == ALL_THERE
+
+
+def test_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on vfat or some network mounts; the lock of a dead process is taken over there too."""
+    asked = []
+
+    def refuse(*paths: object, **options: object) -> None:
+        asked.append(paths)
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(store_module, "LEASE_SECONDS", 1.0)
+    publish(store, "one")
+    lock = leave_lock(store, "two", 1.0, os.uname().nodename)
+    assert lock.exists()
+    publish(store, "two")
+    leave_lock(store, "three", 1.0, "a-machine-that-died")
+    publish(store, "three")
+    store.set_aside("one")
+    publish(store, "one")
+    assert [store.manifest(key) is not None for key in ("one", "two", "three")] == [True] * 3
+    assert list(inspection.verify(store)) == []
+    print(f"hard links asked for: {len(asked)}")
+
+
+def test_stages_where_links_are_refused(built: Workspace) -> None:
+    """Original and derived data, which are written by zarr, in a process that has no hard links: the same content."""
+    code = (
+        "import os, sys\ndef refuse(*paths, **options): raise OSError(95, 'Operation not supported')\n"
+        "os.link = refuse\nfrom robustfeatures.cli import main\nmain()"
+    )
+    environment = {"PYTHONPATH": str(built.folder / "src"), "PATH": "/usr/bin:/bin"}
+    for artifact in ("data/digits", "derived/digits-D_rand-seed0"):
+        (reference,) = (built.folder / "results/artifacts").glob(f"{artifact}-*.json")
+        facts = json.loads(reference.read_text())
+        Store(built.store).remove(facts["key"])
+        reference.unlink()
+        command = [sys.executable, "-c", code, "build", str(reference.relative_to(built.folder))]
+        done = subprocess.run(command, cwd=built.folder, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(reference.read_text())["content"] == facts["content"]
+
+
+def test_a_store_that_may_only_be_read(built: Workspace, tmp_path: Path, mount: Mount) -> None:
+    """A fresh checkout makes its tables from a shared store that has everything, and writes nothing there."""
+    other = tmp_path / "other"
+    shutil.copytree(built.folder, other, ignore=shutil.ignore_patterns("results", ".snakemake"))
+    fresh = Workspace(other)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    mount(shared, "--bind", str(built.store))
+    mount(shared, "-o", "remount,ro,bind")
+    with pytest.raises(OSError, match="Read-only"):
+        (shared / "x").touch()
+    fresh.edit("config.yaml", "store: results/store", f"store: {shared}")
+    before = sorted(str(path.relative_to(built.store)) for path in built.store.rglob("*"))
+    done = fresh.snakemake()
+    assert "0 payloads computed" in done.stdout + done.stderr
+    assert sorted(str(path.relative_to(built.store)) for path in built.store.rglob("*")) == before
+    assert not (other / "results/store").exists()
+    for path in (built.folder / "results/smoke").rglob("*"):
+        if path.suffix in (".csv", ".md"):
+            assert (other / path.relative_to(built.folder)).read_bytes() == path.read_bytes()
+    assert fresh.command("verify").returncode == 0
+    assert fresh.command("status").stdout == ALL_THERE
+    # What the store lacks cannot be made there: one line, and nothing else changes.
+    fresh.edit("workflow/studies/smoke.yaml", "learning_rate: 0.01\n", "learning_rate: 0.02\n")
+    lacking = fresh.snakemake(check=False)
+    assert lacking.returncode != 0
+    text = lacking.stdout + lacking.stderr
+    assert "Traceback" not in text
+    assert any(line.startswith(f"robustfeatures: {shared}/.partial") for line in text.splitlines())
+    assert sorted(str(path.relative_to(built.store)) for path in built.store.rglob("*")) == before
