@@ -10,6 +10,7 @@ import yaml
 
 from robustfeatures.errors import UserError
 
+
 class _Loader(yaml.SafeLoader):
     """The safe loader with YAML 1.2's floats and without silent overwriting."""
 
