@@ -24,8 +24,10 @@ BATCH_VALUES = {"cpu": 3 << 16, "cuda": 9 << 20}
 LARGEST_BATCH = {"cpu": 512, "cuda": 1024}
 
 
-# At most so many blocks make up a derived set or an evaluation; each is one file until it is put together.
+# At most so many blocks make up a split, each a file of its own; of large images more, since a block of float32 images
+# is held in memory while it is made.
 MOST_BLOCKS = 30
+BLOCK_BYTES = 1 << 30
 
 
 def batch_size(device: torch.device, image_shape: tuple[int, ...]) -> int:
@@ -35,13 +37,15 @@ def batch_size(device: torch.device, image_shape: tuple[int, ...]) -> int:
     return 1 << (fitting.bit_length() - 1)
 
 
-def block_rows(count: int, size: int, *, fewest: int = 1) -> int:
-    """The rows of each block in which `count` images are worked through in batches of `size`.
+def block_rows(count: int, size: int, image_shape: tuple[int, ...], *, fewest: int = 1) -> int:
+    """The rows of each block in which `count` images (C, H, W) are worked through in batches of `size`.
 
     Blocks hold whole batches, `fewest` or more, and depend on nothing but the set and the kind of device: so it makes
     no difference to a single bit of the result how many jobs share them, or which of them are made anew.
     """
-    return size * max(fewest, math.ceil(count / (size * MOST_BLOCKS)))
+    batches = math.ceil(count / (size * MOST_BLOCKS))
+    fitting = BLOCK_BYTES // (4 * int(np.prod(image_shape)) * size)
+    return size * max(fewest, min(batches, fitting))
 
 
 class Batches(Protocol):

@@ -43,7 +43,8 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
             splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
         else:
             splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
-        shard_rows[split] = block_rows(len(original), batch_size(job.device, original.image_shape))
+        size = batch_size(job.device, original.image_shape)
+        shard_rows[split] = block_rows(len(original), size, original.image_shape)
     rows = {
         f"{split}-{number}": min(shard_rows[split], len(dataset) - number * shard_rows[split])
         for split, dataset in splits.items()

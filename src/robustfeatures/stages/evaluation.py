@@ -36,7 +36,8 @@ def make(parameters: Evaluation, inputs: Mapping[str, Path], folder: Path, job: 
     network = Prepared(load_network(inputs["model"], job.device), precision=parameters.precision)
     data = read_dataset(inputs["data"], parameters.split, in_memory=False)
     images = batches_of(data, job.device)
-    size = block_rows(len(data), batch_size(job.device, data.image_shape), fewest=FEWEST_BATCHES)
+    batch = batch_size(job.device, data.image_shape)
+    size = block_rows(len(data), batch, data.image_shape, fewest=FEWEST_BATCHES)
     blocks = {str(number): rows for number, rows in enumerate(torch.split(torch.arange(len(data)), size))}
     expected = sum(len(blocks[name]) for name in job.blocks.missing(list(blocks)))
     done = 0
