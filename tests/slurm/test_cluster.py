@@ -1,4 +1,4 @@
-"""The test cluster itself: jobs run, GPUs are counted, limits end jobs, and nothing is left behind."""
+"""The test cluster itself: jobs run, GPUs are counted, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -15,28 +15,6 @@ from tests.conftest import REPOSITORY
 from tests.slurm.cluster import GPUS, Cluster, parsed, until
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
-
-# A process of a job that notes each TERM and ends only at the second.
-STUBBORN = """
-import pathlib, signal, sys, time
-notes = pathlib.Path(sys.argv[1])
-def note(*_):
-    notes.open("a").write("TERM\\n")
-signal.signal(signal.SIGTERM, note)
-notes.touch()
-while notes.read_text().count("TERM") < 2:
-    time.sleep(0.1)
-"""
-
-
-def stubborn(cluster: Cluster, folder: Path, *options: str) -> tuple[int, Path]:
-    """A job step that outlives its first TERM, once it runs: the job's number and the file of its notes."""
-    (folder / "stubborn.py").write_text(STUBBORN)
-    notes = folder / "notes"
-    step = f"srun --ntasks=1 {sys.executable} {folder / 'stubborn.py'} {notes}"
-    number = cluster.submit(*options, f"--wrap={step}")
-    assert until(notes.exists, 30)
-    return number, notes
 
 
 def test_a_job_runs_with_a_gpu_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
@@ -74,35 +52,6 @@ def test_gpus_of_a_type_are_counted() -> None:
     line = "JobId=7 JobName=a JobState=RUNNING Comment=rule_train   Nodes=n CPU_IDs=0 Mem=100 GRES=gpu:a100:2(IDX:0-1) "
     assert parsed(line).gpus == 2
     assert parsed(line.replace("GRES=gpu:a100:2(IDX:0-1)", "GRES=")).gpus == 0
-
-
-def test_a_time_limit_warns_the_step_then_ends_the_job(cluster: Cluster, tmp_path: Path) -> None:
-    number, notes = stubborn(cluster, tmp_path, "--gpus=1", "--time=1", "--signal=TERM@55")
-    assert until(lambda: "TERM" in notes.read_text(), 45)
-    assert cluster.state(number) == "RUNNING"
-    cluster.end_in(number, 1)
-    assert cluster.wait(number, *ENDED) == "TIMEOUT"
-
-
-def test_a_cancelled_job_gets_term_first(cluster: Cluster, tmp_path: Path) -> None:
-    number, notes = stubborn(cluster, tmp_path)
-    cluster.cancel(number, signal=signal.SIGTERM)
-    assert until(lambda: "TERM" in notes.read_text(), 10)
-    assert cluster.state(number) == "RUNNING"
-    cluster.cancel(number)
-    assert cluster.wait(number, *ENDED) == "CANCELLED"
-    assert notes.read_text().count("TERM") == 2
-
-
-def test_a_killed_step_fails_its_job(cluster: Cluster, tmp_path: Path) -> None:
-    number, _ = stubborn(cluster, tmp_path)
-    (step,) = [
-        process
-        for process in cluster.processes(number)
-        if psutil.Process(process).cmdline()[1:2] == [str(tmp_path / "stubborn.py")]
-    ]
-    os.kill(step, signal.SIGKILL)
-    assert cluster.wait(number, *ENDED) == "FAILED"
 
 
 def command_lines() -> list[str]:

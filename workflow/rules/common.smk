@@ -129,10 +129,8 @@ CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.ya
 
 
 onsuccess:
-    if workflow.is_main_process:
+    if workflow.is_main_process and workflow.local_exec:
         from robustfeatures.inspection import computing_share
 
         seconds = time.monotonic() - BEGAN
-        print(
-            computing_share(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores or 1)
-        )
+        print(computing_share(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores))
