@@ -19,8 +19,8 @@ from robustfeatures.store.store import Store
 from tests.conftest import Workspace, workspace_in
 from tests.slurm.cluster import GPUS, Cluster, until
 
-# Where there is no accounting database, jobs are asked for with squeue. Each look that finds nothing ended delays the next
-# by ten seconds more, so the first comes when most of these short jobs are over.
+# Without an accounting database, jobs are asked for with squeue. Each look that finds nothing ended delays the next one
+# by ten seconds, so the first comes when most of these short jobs are over.
 COMMAND = [
     *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm"),
     *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"),
