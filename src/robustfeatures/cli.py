@@ -157,19 +157,26 @@ def gc(
     study: Annotated[list[str] | None, typer.Option("--study", help="A study to keep; may be repeated.")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
-    """List, or remove, the payloads that the configured study (or the named ones) does not reach."""
+    """List, or remove, the payloads that the configured study (or the named ones) does not reach, and unfinished work
+    of those that are published.
+    """
     from robustfeatures import inspection
     from robustfeatures.recipes.plan import unfold
     from robustfeatures.store.references import Artifacts
-    from robustfeatures.store.store import Store
+    from robustfeatures.store.store import Store, discard
 
     configured = [_config(config, name) for name in (study or (None,))]
     store = Store(Path(configured[0].store))
     plans = [unfold(one, STUDIES) for one in configured]
+    said = "removed" if delete else "would remove"
     for key in inspection.unreachable(plans, Artifacts(ARTIFACTS), store):
         if delete:
             store.remove(key)
-        _print([f"{'removed' if delete else 'would remove'} {store.payload(key)}"])
+        _print([f"{said} {store.payload(key)}"])
+    for folder in store.leftovers():
+        if delete:
+            discard(folder)
+        _print([f"{said} {folder}"])
 
 
 def _stop(*_: object) -> None:

@@ -98,6 +98,14 @@ def test_a_damaged_payload_is_replaced(store: Store) -> None:
     assert (store.payload("k") / "rows.csv").read_text() == "second"
 
 
+def test_work_left_by_a_kill_just_after_publication_is_known(store: Store) -> None:
+    publish(store, "k")
+    assert store.leftovers() == []
+    store.block("k", "train-0").parent.mkdir(parents=True)
+    store.block("unpublished", "train-0").parent.mkdir(parents=True)
+    assert store.leftovers() == [store.scratch("k")]
+
+
 def _make_once(root: Path, counter: Path) -> None:
     store = Store(root)
     if store.manifest("k") is None:

@@ -160,6 +160,10 @@ class Store:
         place.rename(doomed)
         discard(doomed)
 
+    def leftovers(self) -> list[Path]:
+        """The unfinished work of payloads that were published, which a kill at the last moment may leave."""
+        return sorted(path for path in self.root.glob(".partial/*") if path.is_dir() and self.manifest(path.name))
+
     def payload_keys(self) -> list[str]:
         """The keys of all payloads, sorted."""
         if not self.root.is_dir():
