@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from robustfeatures.blocks import Blocks, Share
 from robustfeatures.engine.batches import BLOCK_BYTES, MOST_BLOCKS, batch_size, block_rows
+from robustfeatures.errors import UserError
 from robustfeatures.store.store import Store
 
 
@@ -59,6 +60,23 @@ def test_jobs_at_once_make_each_block_once(tmp_path: Path) -> None:
     blocks = Blocks(Store(tmp_path), "key", Share(1, 1))
     assert [blocks.path(name).read_text() for name in names] == names
     assert blocks.missing(names) == []
+    assert blocks.checked(names) >= 0
+
+
+def test_a_damaged_block_is_named_and_made_again(tmp_path: Path) -> None:
+    blocks = Blocks(Store(tmp_path), "key", Share(1, 1))
+
+    def make(name: str, path: Path) -> None:
+        path.write_text(name)
+
+    blocks.finish(["0", "1"], make)
+    blocks.path("1").write_text("2")
+    with pytest.raises(UserError, match=r"blocks/1: the block is damaged; run again"):
+        blocks.checked(["0", "1"])
+    assert blocks.missing(["0", "1"]) == ["1"]
+    blocks.finish(["0", "1"], make)
+    blocks.checked(["0", "1"])
+    assert blocks.path("1").read_text() == "1"
 
 
 def test_a_block_that_fails_is_made_alone(tmp_path: Path) -> None:

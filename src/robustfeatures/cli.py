@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -47,8 +46,9 @@ def build(
     store: StoreOption = None,
     raw: Annotated[Path, typer.Option(envvar="ROBUSTFEATURES_RAW", help="The folder of downloads.")] = RAW,
     device: Annotated[str, typer.Option(envvar="ROBUSTFEATURES_DEVICE", help="auto, cpu or cuda.")] = "auto",
-    take_gpu: Annotated[
-        bool, typer.Option(envvar="ROBUSTFEATURES_TAKE_GPU", help="Use one GPU, which no other job here has taken.")
+    share_gpus: Annotated[
+        bool,
+        typer.Option(envvar="ROBUSTFEATURES_SHARE_GPUS", help="Use one GPU that no other job here has taken, or none."),
     ] = False,
     threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
     part: Annotated[int | None, typer.Option(help="Make only this part, counted from 1.")] = None,
@@ -58,18 +58,16 @@ def build(
     """Make an artifact of a planned study, or a batch of them: find each payload in the store, or compute it."""
     from robustfeatures import jobs
     from robustfeatures.blocks import Share
-    from robustfeatures.gpus import one_taken
 
     _log_to(log)
     # Unlike the default, an error lets go of what this process holds, so that nobody waits for it.
     signal.signal(signal.SIGTERM, _stop)
     terminal = log is None and sys.stderr.isatty()
-    surroundings = jobs.Surroundings(_store(store), raw, device, threads, terminal)
-    with one_taken() if take_gpu else nullcontext():
-        if part is None:
-            jobs.build(reference, surroundings)
-        else:
-            jobs.build_part(reference, Share(part, parts), surroundings)
+    surroundings = jobs.Surroundings(_store(store), raw, device, threads, terminal, share_gpus)
+    if part is None:
+        jobs.build(reference, surroundings)
+    else:
+        jobs.build_part(reference, Share(part, parts), surroundings)
 
 
 @app.command()
@@ -155,11 +153,13 @@ def export(
 def gc(
     config: ConfigOption = CONFIG,
     study: Annotated[list[str] | None, typer.Option("--study", help="A study to keep; may be repeated.")] = None,
+    unfinished: Annotated[
+        bool,
+        typer.Option("--unfinished", help="Also checkpoints and blocks no job is at work on, and damaged payloads."),
+    ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
-    """List, or remove, the payloads that the configured study (or the named ones) does not reach, and unfinished work
-    of those that are published.
-    """
+    """List, or remove, the payloads that the configured study (or the named ones) does not reach, and leftovers."""
     from robustfeatures import inspection
     from robustfeatures.recipes.plan import unfold
     from robustfeatures.store.references import Artifacts
@@ -173,7 +173,7 @@ def gc(
         if delete:
             store.remove(key)
         _print([f"{said} {store.payload(key)}"])
-    for folder in store.leftovers():
+    for folder in inspection.leftovers(store, unfinished=unfinished):
         if delete:
             discard(folder)
         _print([f"{said} {folder}"])

@@ -32,6 +32,13 @@ def present() -> list[str]:
 
 
 @contextmanager
+def none_shown() -> Iterator[None]:
+    """Show this process no GPU."""
+    os.environ[VISIBLE] = ""
+    yield
+
+
+@contextmanager
 def one_taken() -> Iterator[None]:
     """Show this process one GPU of the machine alone, which no other job of this user has taken; waits for one.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +177,12 @@ def _is_held(scratch: Path) -> bool:
     A lock from the future was left by a job that died before the clock was set back.
     """
     now = time.time()
-    locks = scratch.parent.glob(f"{scratch.name}*.lock")
-    return any(abs(now - lock.stat().st_mtime) < LEASE_SECONDS for lock in locks)
+    for lock in scratch.parent.glob(f"{scratch.name}*.lock"):
+        # A job may let go of it at this moment.
+        with suppress(FileNotFoundError):
+            if abs(now - lock.stat().st_mtime) < LEASE_SECONDS:
+                return True
+    return False
 
 
 def _is_there(reference: Path, store: Store) -> bool:
@@ -231,3 +236,17 @@ def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[s
                 raise UserError(f"{path}: not built yet; build every study that is to be kept before removing payloads")
             kept.add(read_reference(path)["key"])
     return [key for key in store.payload_keys() if key not in kept]
+
+
+def leftovers(store: Store, *, unfinished: bool) -> list[Path]:
+    """Folders of work that a killed job left behind: what is of no more use, and on demand all that no job is at.
+
+    The former belongs to payloads that were published or removed; the latter are checkpoints and blocks that another
+    run would go on from, and the payloads that `verify --repair` moved aside.
+    """
+    found = []
+    for folder in sorted(store.root.glob(".partial/*/")):
+        useless = folder.suffix == ".removed" or store.manifest(folder.name) is not None
+        if useless or (unfinished and not _is_held(folder)):
+            found.append(folder)
+    return found + (sorted(store.root.glob(".damaged/*/")) if unfinished else [])

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,11 +18,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robustfeatures import gpus
 from robustfeatures.blocks import Blocks, Share
 from robustfeatures.errors import UserError
 from robustfeatures.progress import Progress
 from robustfeatures.recipes.code import ROOT, code_digest, forget_sources
-from robustfeatures.recipes.tasks import read_task
+from robustfeatures.recipes.tasks import Task, read_task
 from robustfeatures.store.content import content_digest
 from robustfeatures.store.files import read_json
 from robustfeatures.store.references import (
@@ -48,13 +49,17 @@ PACKAGES = ("torch", "numpy", "zarr", "scikit-learn", "safetensors", "snakemake"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a job runs, none of which is part of a recipe: the store, the raw downloads, device, threads, terminal."""
+    """Where a job runs, none of which is part of a recipe: the store, the raw downloads, device, threads, terminal.
+
+    `share_gpus` where the jobs of one machine have to agree on who has which GPU; a scheduler sees to that itself.
+    """
 
     store: Store
     raw: Path
     device: str
     threads: int
     terminal: bool = False
+    share_gpus: bool = False
 
 
 class Job:
@@ -98,8 +103,9 @@ def build(tracked: Path, surroundings: Surroundings) -> None:
     """
     artifacts, name = Artifacts.of(tracked)
     task = read_task(artifacts, name)
-    for artifact in task.artifacts:
-        _build(artifacts, artifact, surroundings)
+    with _gpu(task, surroundings):
+        for artifact in task.artifacts:
+            _build(artifacts, artifact, surroundings)
     if task.is_batch:
         write_batch(tracked, task.artifacts)
 
@@ -112,11 +118,13 @@ def build_part(tracked: Path, share: Share, surroundings: Surroundings) -> None:
     """
     artifacts, name = Artifacts.of(tracked)
     kept: dict[str, list[str]] = {}
-    for artifact in read_task(artifacts, name).artifacts:
-        record = planned(artifacts, artifact)
-        inputs, key = _located(artifacts, record)
-        if surroundings.store.manifest(key) is None:
-            kept[key] = _compute(artifact, record, inputs, key, share, surroundings)
+    task = read_task(artifacts, name)
+    with _gpu(task, surroundings):
+        for artifact in task.artifacts:
+            record = planned(artifacts, artifact)
+            inputs, key = _located(artifacts, record)
+            if surroundings.store.manifest(key) is None:
+                kept[key] = _compute(artifact, record, inputs, key, share, surroundings)
     write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
 
 
@@ -135,6 +143,13 @@ def _build(artifacts: Artifacts, artifact: str, surroundings: Surroundings) -> N
     if manifest is None:
         raise UserError(f"{store.payload(key)}: the payload vanished as soon as it was published; run again")
     write_reference(artifacts.reference(artifact), record, manifest)
+
+
+def _gpu(task: Task, surroundings: Surroundings) -> AbstractContextManager[None]:
+    """The GPU of a job where the jobs of one machine share theirs."""
+    if not surroundings.share_gpus:
+        return nullcontext()
+    return gpus.one_taken() if task.gpu else gpus.none_shown()
 
 
 def _located(artifacts: Artifacts, record: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
@@ -203,19 +218,23 @@ def _compute(
     forget_sources()
     _check_code(record)
     if blocks.whole:
+        # A block that was made before, or by another job, took its time there.
+        computing = max(job.computing_seconds, blocks.checked(blocks.finished))
         facts = {
             "content": content_digest(fresh / stage.payload),
             "inputs": {role: input_["content"] for role, input_ in inputs.items()},
             "built": {
                 "started": started.isoformat(timespec="seconds"),
                 "seconds": round(time.monotonic() - began, 3),
-                "computing_seconds": round(job.computing_seconds, 3),
+                "computing_seconds": round(computing, 3),
                 "device": str(job.device) if stage.uses_torch else "cpu",
                 "threads": surroundings.threads,
                 **_machine(),
             },
         }
         store.publish(key, fresh, facts)
+    else:
+        progress.path.unlink(missing_ok=True)
     return blocks.finished
 
 

@@ -22,10 +22,11 @@ from tests.slurm.cluster import GPUS, Cluster, until
 # Without an accounting database, jobs are asked for with squeue. Each look that finds nothing ended delays the next one
 # by ten seconds, so the first comes when most of these short jobs are over.
 COMMAND = [
-    *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm"),
+    *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm", "--config", "study=smoke"),
     *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"),
 ]
 LIMIT_SECONDS = 600
+SETTINGS = "profiles/slurm/settings.yaml"
 
 
 def on_slurm(folder: Path) -> Workspace:
@@ -36,7 +37,7 @@ def on_slurm(folder: Path) -> Workspace:
     workspace.edit(profile, "  slurm_account: your-account\n", "")
     workspace.edit(profile, "your-gpu-partition", "gpu")
     # There are GPUs to count here, but none to compute on.
-    workspace.edit(profile, "device=cuda", "device=cpu\n  - gpus_per_job=1")
+    workspace.edit(SETTINGS, "device: cuda", "device: cpu\ngpus_per_job: 1")
     return workspace
 
 
@@ -98,6 +99,7 @@ def test_two_workflows_share_a_store(cluster: Cluster, smoke: Workspace, tmp_pat
     workspaces = [on_slurm(tmp_path / name) for name in ("one", "other")]
     for workspace in workspaces:
         workspace.edit("config.yaml", "store: results/store", f"store: {tmp_path}/store")
+        workspace.edit(SETTINGS, "seeds_per_job: 1", "seeds_per_job: 1\nderived_parts: 2")
     processes = [start(workspace, cluster, target) for workspace in workspaces]
     for process, workspace in zip(processes, workspaces, strict=True):
         finish(process, workspace)

@@ -100,10 +100,13 @@ def test_a_damaged_payload_is_replaced(store: Store) -> None:
 
 def test_work_left_by_a_kill_just_after_publication_is_known(store: Store) -> None:
     publish(store, "k")
-    assert store.leftovers() == []
-    store.block("k", "train-0").parent.mkdir(parents=True)
-    store.block("unpublished", "train-0").parent.mkdir(parents=True)
-    assert store.leftovers() == [store.scratch("k")]
+    assert inspection.leftovers(store, unfinished=True) == []
+    for key in ("k", "unpublished", "under-way", "gone.removed"):
+        store.block(key, "train-0").parent.mkdir(parents=True)
+    with store.lease("under-way", "train-1"):
+        useless = [store.scratch("gone.removed"), store.scratch("k")]
+        assert inspection.leftovers(store, unfinished=False) == useless
+        assert inspection.leftovers(store, unfinished=True) == [*useless, store.scratch("unpublished")]
 
 
 def _make_once(root: Path, counter: Path) -> None:

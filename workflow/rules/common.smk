@@ -63,7 +63,7 @@ SURROUNDINGS = {
     "ROBUSTFEATURES_RAW": CONFIG.raw,
     "ROBUSTFEATURES_DEVICE": CONFIG.device,
     # A scheduler gives each job its own GPUs; jobs of one machine have to agree on theirs.
-    "ROBUSTFEATURES_TAKE_GPU": str(
+    "ROBUSTFEATURES_SHARE_GPUS": str(
         int(workflow.is_main_process and CONFIG.device != "cpu")
     ),
 }
@@ -76,15 +76,22 @@ escaped = f"PYTHONPATH={pythonpath} {exports}".replace("{", "{{").replace("}", "
 shell.prefix(f"export {escaped}; ")
 
 
+HOME = {artifact: name for name in TASKS for artifact in TASKS[name].artifacts}
+
+
 def task(name):
     """The job that makes `<stage>/<label>-<digest>`, as planned."""
+    if name in TASKS:
+        return TASKS[name]
+    if name in HOME:
+        raise WorkflowError(
+            f"{ARTIFACTS.reference(name)}: made together with other seeds; ask for "
+            f"{ARTIFACTS.reference(HOME[name])}, or set seeds_per_job: 1"
+        )
     try:
-        return TASKS[name] if name in TASKS else read_task(ARTIFACTS, name)
+        return read_task(ARTIFACTS, name)
     except UserError as error:
         raise WorkflowError(str(error))
-
-
-HOME = {artifact: name for name in TASKS for artifact in TASKS[name].artifacts}
 
 
 def references(artifacts):
@@ -117,9 +124,12 @@ def asks(stage):
             task(f"{stage}/{wildcards.name}"), field
         )
 
+    minutes = grown("minutes")
     return {
         "mem_mb": grown("memory_mb"),
-        "runtime": grown("minutes"),
+        "runtime": lambda wildcards, attempt: min(
+            minutes(wildcards, attempt), CONFIG.longest_minutes
+        ),
         "gpu": lambda wildcards: task(f"{stage}/{wildcards.name}").gpu,
     }
 

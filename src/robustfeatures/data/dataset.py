@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,9 +123,12 @@ def write_shard(path: Path, split: str, number: int, images: Images, shard_rows:
 
 
 def join_shards(
-    path: Path, splits: Mapping[str, ImageDataset], shard_rows: Mapping[str, int], shard: Callable[[str, int], Path]
+    path: Path,
+    splits: Mapping[str, ImageDataset],
+    shard_rows: Mapping[str, int],
+    shards: Mapping[tuple[str, int], Path],
 ) -> None:
-    """Write the splits as one zarr store at `path` whose images lie in shards that are there; none is copied."""
+    """Write the splits as one zarr store at `path` whose images are in `shards` (by split and number), linked there."""
     root = _create(path, splits)
     for split, dataset in splits.items():
         group = root.require_group(split)
@@ -133,15 +136,15 @@ def join_shards(
         for number in range(-(-len(dataset) // shard_rows[split])):
             place = path / split / "images" / shard_file(number, array.ndim)
             place.parent.mkdir(parents=True)
-            _link_or_move(shard(split, number), place)
+            _link_or_copy(shards[split, number], place)
 
 
-def _link_or_move(path: Path, place: Path) -> None:
-    """Give a file a second name, so that a kill in between loses nothing; or move it, where the disk has no links."""
+def _link_or_copy(path: Path, place: Path) -> None:
+    """Give a file a second name, or a copy where the disk has no links, so that a kill in between loses nothing."""
     try:
         place.hardlink_to(path)
     except OSError:
-        path.replace(place)
+        shutil.copyfile(path, place)
 
 
 class _Folder(LocalStore):

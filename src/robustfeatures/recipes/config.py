@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from annotated_types import Gt
@@ -11,18 +11,6 @@ from robustfeatures.recipes.parameters import Name, Strict
 from robustfeatures.recipes.validation import validated
 
 Count = Annotated[int, Gt(0)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts(Strict):
-    """How many jobs share the making of one derived set, and of one evaluation."""
-
-    derived: Count = 1
-    evaluation: Count = 1
-
-    def of(self, stage: str) -> int:
-        """The number of parts of an artifact of a stage; 1 for stages that are not cut."""
-        return int(getattr(self, stage, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +27,13 @@ class Config(Strict):
     gpus_per_job: Literal["auto", 0, 1] = "auto"
     threads_per_job: Count = 1
     seeds_per_job: Count = 1
-    parts: Parts = field(default_factory=Parts)
+    derived_parts: Count = 1
+    evaluation_parts: Count = 1
+    longest_minutes: Count = 2880
+
+    def parts(self, stage: str) -> int:
+        """How many jobs share the making of one artifact of a stage."""
+        return {"derived": self.derived_parts, "evaluation": self.evaluation_parts}.get(stage, 1)
 
 
 def read_config(values: Any) -> Config:

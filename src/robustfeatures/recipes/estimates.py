@@ -1,8 +1,9 @@
 """What a job will ask of its machine: run time and memory from data size, steps and network, before anything is known.
 
-seconds = START + SAFETY * passes * images * operations * 3 / rate, where one pass is a forward and a backward through
-the network (three times the operations of a forward), and the rate is what a GPU, or one processor core, is sure to do.
-Too short a time is doubled on each retry, and a training goes on from its checkpoint.
+seconds = START + SAFETY * (images / READING_RATE + passes * images * operations * 3 / rate / parts), where one pass is
+a forward and a backward through the network (three times the operations of a forward), and the rate is what a GPU, or
+one processor core, is sure to do. The second try asks for twice the time, the third for three times, and so on; a
+training goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ class Estimate:
     operations: float
     memory_mb: int
 
-    def minutes(self, *, gpu: bool, threads: int) -> int:
-        """Run time in whole minutes."""
+    def minutes(self, *, gpu: bool, threads: int, parts: int) -> int:
+        """Run time of one of `parts` in whole minutes; all of them read, and the job that joins them reads too."""
         rate = GPU_RATE if gpu else CORE_RATE * threads
-        seconds = START_SECONDS + SAFETY * (self.images / READING_RATE + self.operations / rate)
+        seconds = START_SECONDS + SAFETY * (self.images / READING_RATE + self.operations / rate / parts)
         return ceil(seconds / 60)
 
 

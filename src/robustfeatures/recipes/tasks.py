@@ -82,9 +82,9 @@ def _task(
 ) -> Task:
     stage = recipes[0].stage
     needed = [estimate(recipe) for recipe in recipes]
-    parts = config.parts.of(stage.name)
+    parts = config.parts(stage.name)
     used = gpus if stage.uses_torch else 0
-    minutes = sum(each.minutes(gpu=used > 0, threads=config.threads_per_job) for each in needed)
+    minutes = sum(each.minutes(gpu=used > 0, threads=config.threads_per_job, parts=parts) for each in needed)
     memory_mb = max(each.memory_mb for each in needed)
     return Task(
         name=name,
@@ -92,7 +92,7 @@ def _task(
         inputs=inputs,
         parts=parts,
         memory_mb=memory_mb,
-        minutes=-(-minutes // parts),
+        minutes=minutes,
         gpu=used,
     )
 

@@ -45,22 +45,25 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
             splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
         size = batch_size(job.device, original.image_shape)
         shard_rows[split] = block_rows(len(original), size, original.image_shape)
-    rows = {
-        f"{split}-{number}": min(shard_rows[split], len(dataset) - number * shard_rows[split])
+    # What another kind of device has made is cut in another way.
+    blocks = {
+        f"{job.device.type}-{split}-{number}": (split, number)
         for split, dataset in splits.items()
         for number in range(-(-len(dataset) // shard_rows[split]))
     }
-    made.expected = sum(rows[name] for name in job.blocks.missing(list(rows)))
+    made.expected = sum(
+        min(shard_rows[split], len(splits[split]) - number * shard_rows[split])
+        for split, number in map(blocks.__getitem__, job.blocks.missing(list(blocks)))
+    )
 
     def shard(name: str, path: Path) -> None:
-        split, _, number = name.rpartition("-")
-        write_shard(path, split, int(number), splits[split].images, shard_rows[split])
+        split, number = blocks[name]
+        write_shard(path, split, number, splits[split].images, shard_rows[split])
 
-    job.blocks.finish(list(rows), shard)
+    job.blocks.finish(list(blocks), shard)
     if job.blocks.whole:
-        join_shards(
-            folder / "data.zarr", splits, shard_rows, lambda split, number: job.blocks.path(f"{split}-{number}")
-        )
+        shards = {place: job.blocks.path(name) for name, place in blocks.items()}
+        join_shards(folder / "data.zarr", splits, shard_rows, shards)
 
 
 @dataclass

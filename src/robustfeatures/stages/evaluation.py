@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("metric", "label_shift", "eps", "correct", "total", "classes")
 # Within a block, batches are filled with the images that are still standing; more of them fill batches better.
-FEWEST_BATCHES = 4
+FEWEST_BATCHES = 2
 
 
 def make(parameters: Evaluation, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
@@ -38,7 +38,9 @@ def make(parameters: Evaluation, inputs: Mapping[str, Path], folder: Path, job: 
     images = batches_of(data, job.device)
     batch = batch_size(job.device, data.image_shape)
     size = block_rows(len(data), batch, data.image_shape, fewest=FEWEST_BATCHES)
-    blocks = {str(number): rows for number, rows in enumerate(torch.split(torch.arange(len(data)), size))}
+    # What another kind of device has judged is cut in another way.
+    cut = enumerate(torch.split(torch.arange(len(data)), size))
+    blocks = {f"{job.device.type}-{number}": rows for number, rows in cut}
     expected = sum(len(blocks[name]) for name in job.blocks.missing(list(blocks)))
     done = 0
 

@@ -117,6 +117,6 @@ def parts_are_kept(path: Path, store: Store) -> bool:
     except (ValueError, KeyError, TypeError):
         return False
     return all(
-        store.manifest(key) is not None or all(store.block(key, name).exists() for name in names)
+        store.manifest(key) is not None or all(store.block(key, f"{name}.json").exists() for name in names)
         for key, names in kept.items()
     )

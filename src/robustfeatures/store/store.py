@@ -40,7 +40,7 @@ class Store:
         return self.root / ".partial" / key
 
     def block(self, key: str, name: str) -> Path:
-        """The finished block of a payload that is being made, a file, whether it is there or not."""
+        """The place of a block of a payload that is being made; a note beside it, `<name>.json`, says it is whole."""
         return self.scratch(key) / "blocks" / name
 
     def manifest(self, key: str) -> dict[str, Any] | None:
@@ -159,10 +159,6 @@ class Store:
         place.chmod(0o755)
         place.rename(doomed)
         discard(doomed)
-
-    def leftovers(self) -> list[Path]:
-        """The unfinished work of payloads that were published, which a kill at the last moment may leave."""
-        return sorted(path for path in self.root.glob(".partial/*") if path.is_dir() and self.manifest(path.name))
 
     def payload_keys(self) -> list[str]:
         """The keys of all payloads, sorted."""
