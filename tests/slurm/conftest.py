@@ -14,6 +14,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("slurm"))
+    # They take longest and wait most, so that one test process begins with them while the others do the rest.
+    items.sort(key=lambda item: not item.path.is_relative_to(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

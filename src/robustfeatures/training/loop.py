@@ -135,11 +135,15 @@ def train(
         if checkpoints and checkpoints.due():
             checkpoints.save(_state(network, optimiser, position))
     network.eval()
-    # The last step may have been the one too many, after its loss was taken.
+    _check_weights(network)
+    return position.history
+
+
+def _check_weights(network: nn.Module) -> None:
+    """The last step may have been the one too many, after its loss was taken."""
     broken = [name for name, values in network.state_dict().items() if not values.isfinite().all()]
     if broken:
         raise UserError(f"training: {broken[0]} is not finite after the last step; lower training.learning_rate")
-    return position.history
 
 
 def _finite(total: Tensor, epoch: int, step: int) -> float:
