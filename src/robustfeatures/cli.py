@@ -210,7 +210,8 @@ def _log_to(path: Path | None) -> None:
     # Appended to, for a job may be tried again while its first try is still at work on another machine.
     handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # On a terminal the progress bar says how far a job is.
+    logging.basicConfig(level=logging.INFO if path else logging.WARNING, handlers=[handler])
 
 
 class _OneLine(logging.Formatter):

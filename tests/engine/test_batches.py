@@ -86,7 +86,7 @@ def test_batches_of_an_attack_fit_the_device() -> None:
     assert batch_size(CPU, (3, 32, 32)) == 64
     assert batch_size(CPU, (3, 224, 224)) == 8
     assert batch_size(torch.device("cuda"), (3, 32, 32)) == 1024
-    assert batch_size(torch.device("cuda"), (3, 224, 224)) == 62
+    assert batch_size(torch.device("cuda"), (3, 224, 224)) == 32
 
 
 MEMORY_SCRIPT = """

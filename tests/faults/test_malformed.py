@@ -16,7 +16,7 @@ BILLION = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" f
 FILES: dict[str, tuple[str, bytes, str]] = {
     "an empty study": (STUDY, b"", "the file must hold named fields"),
     "a study of bytes": (STUDY, b"\x00\xff\xfe", "not UTF-8 text"),
-    "a control character": (STUDY, b"title: \x07\n", "unacceptable character #x0007"),
+    "a control character": (STUDY, b"title: \x07\n", "character 7: special characters are not allowed"),
     "a tab for spaces": (STUDY, b"data:\n\tsource: digits\n", "line 2: "),
     "a list as a name": (STUDY, b"? [a, b]\n: 1\n", "line 1: "),
     "a mapping as a name": (STUDY, b"{{a: b}: 1}\n", "line 1: "),

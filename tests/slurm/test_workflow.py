@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,7 +24,7 @@ from tests.slurm.cluster import GPUS, Cluster, until
 # by ten seconds, so the first comes when most of these short jobs are over.
 COMMAND = [
     *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm", "--config", "study=smoke"),
-    *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"),
+    *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "8", "--latency-wait", "30"),
 ]
 LIMIT_SECONDS = 600
 SETTINGS = "profiles/slurm/settings.yaml"
@@ -120,10 +121,13 @@ def in_training(cluster: Cluster, workspace: Workspace, after: set[int]) -> tupl
         for job in cluster.squeue():
             if job.state != "RUNNING" or job.number in after or not job.comment.startswith("rule_model"):
                 continue
-            for process in map(psutil.Process, cluster.processes(job.number)):
-                saves = [path.stat().st_mtime for path in workspace.store.glob(".partial/*/checkpoint.pt")]
-                if "build" in process.cmdline() and saves and max(saves) > process.create_time() + 1:
-                    found.append((job.number, process))
+            for number in cluster.processes(job.number):
+                # Processes come and go while they are looked at.
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process = psutil.Process(number)
+                    saves = [path.stat().st_mtime for path in workspace.store.glob(".partial/*/checkpoint.pt")]
+                    if "build" in process.cmdline() and saves and max(saves) > process.create_time() + 1:
+                        found.append((job.number, process))
         return bool(found)
 
     assert until(saved, 180), (workspace.folder / "snakemake.log").read_text()[-4000:]

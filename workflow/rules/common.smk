@@ -28,6 +28,8 @@ try:
     values = read_yaml(Path("config.yaml"))
     CONFIG = read_config({**values, **config} if isinstance(values, dict) else values)
     TASKS, VIEWS = {}, ()
+    # Jobs that are submitted elsewhere are counted as nodes (`--jobs`); which executor it is, is not known yet.
+    LOCAL = workflow.resource_settings.nodes is None
     if workflow.is_main_process:
         from robustfeatures.recipes.plan import unfold
         from robustfeatures.recipes.prepare import prepare
@@ -43,11 +45,7 @@ try:
         planned = tasks_of(PLAN, CONFIG, gpus_per_job)
         prepare(PLAN, planned, ARTIFACTS, Store(Path(CONFIG.store)))
         TASKS, VIEWS = {task.name: task for task in planned}, PLAN.views
-        if (
-            gpus_per_job
-            and workflow.local_exec
-            and "gpu" not in workflow.global_resources
-        ):
+        if gpus_per_job and LOCAL and "gpu" not in workflow.global_resources:
             # No more jobs at once than there are GPUs; each takes one of its own.
             workflow.register_resource("gpu", max(1, len(GPUS)))
 except UserError as error:
@@ -139,7 +137,7 @@ CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.ya
 
 
 onsuccess:
-    if workflow.is_main_process and workflow.local_exec:
+    if workflow.is_main_process and LOCAL:
         from robustfeatures.inspection import computing_share
 
         seconds = time.monotonic() - BEGAN
