@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+
+import pytest
 
 from robustfeatures.store.store import Store
 from tests.conftest import Workspace, stamp
 
-TABLE = "results/smoke/tables/A7.csv"
+ARTIFACTS = ("derived/digits-D_det-seed0", "evaluation/digits-standard-seed0-test")
 
 
-def contents(workspace: Workspace) -> dict[str, str]:
-    """The content of every derived set and evaluation by reference."""
+@pytest.fixture
+def lacking(built: Workspace) -> dict[Path, dict[str, str]]:
+    """The references of a derived set and of an evaluation that the built study has lost, with what they said."""
     found = {}
-    for stage in ("derived", "evaluation"):
-        for path in (workspace.folder / "results/artifacts" / stage).glob("*.json"):
-            found[path.name] = json.loads(path.read_text())["content"]
+    for artifact in ARTIFACTS:
+        (reference,) = (built.folder / "results/artifacts").glob(f"{artifact}-*.json")
+        found[reference] = json.loads(reference.read_text())
+        Store(built.store).remove(found[reference]["key"])
+        reference.unlink()
     return found
 
 
@@ -25,60 +31,58 @@ def jobs(output: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", output, flags=re.MULTILINE)}
 
 
-def leave_blocks_of_another_device(workspace: Workspace, smoke: Workspace) -> None:
+def leave_blocks_of_another_device(store: Store, key: str) -> None:
     """As after a job on a GPU that was killed: blocks cut in another way, which no job on a processor may take."""
-    for path in (smoke.folder / "results/artifacts").glob("*/*.json"):
-        reference = json.loads(path.read_text())
-        if reference["stage"] in ("derived", "evaluation"):
-            for name in ("cuda-0", "cuda-train-0"):
-                block = Store(workspace.store).block(reference["key"], name)
-                block.parent.mkdir(parents=True, exist_ok=True)
-                block.write_bytes(b"of other rows")
-                block.with_name(f"{name}.json").write_text("{}")
+    for name in ("cuda-0", "cuda-train-0"):
+        block = store.block(key, name)
+        block.parent.mkdir(parents=True, exist_ok=True)
+        block.write_bytes(b"of other rows")
+        block.with_name(f"{name}.json").write_text("{}")
 
 
-def test_three_parts_and_two_give_what_one_gives(workspace: Workspace, smoke: Workspace) -> None:
-    workspace.edit("config.yaml", "derived_parts: 1", "derived_parts: 3")
-    workspace.edit("config.yaml", "evaluation_parts: 1", "evaluation_parts: 2")
-    whole = contents(smoke)
-    leave_blocks_of_another_device(workspace, smoke)
-    done = workspace.snakemake(TABLE)
-    found = contents(workspace)
-    assert found
-    assert found == {name: whole[name] for name in found}
-    assert (workspace.folder / TABLE).read_bytes() == (smoke.folder / TABLE).read_bytes()
+def test_parts_give_what_one_job_gives(built: Workspace, lacking: dict[Path, dict[str, str]]) -> None:
+    built.edit("config.yaml", "derived_parts: 1", "derived_parts: 3")
+    built.edit("config.yaml", "evaluation_parts: 1", "evaluation_parts: 2")
+    for facts in lacking.values():
+        leave_blocks_of_another_device(Store(built.store), facts["key"])
+    done = built.snakemake(*(str(path.relative_to(built.folder)) for path in lacking))
     planned = jobs(done.stderr)
-    assert planned["derived_part"] == 3 * planned["derived"]
-    assert planned["evaluation_part"] == 2 * planned["evaluation"]
-    again = workspace.snakemake(TABLE)
-    assert "Nothing to be done" in again.stderr
+    assert {name: planned[name] for name in planned if name != "total"} == {
+        "derived": 1,
+        "derived_part": 3,
+        "evaluation": 1,
+        "evaluation_part": 2,
+    }
+    for reference, facts in lacking.items():
+        assert json.loads(reference.read_text())["content"] == facts["content"]
+    # Nothing below is made again, for its inputs say what they said before.
+    assert "Nothing to be done" in built.snakemake().stderr
+
+
+def test_a_part_that_failed_is_made_alone(built: Workspace, lacking: dict[Path, dict[str, str]]) -> None:
+    """A block is lost, and nothing else is made again; nor is it when the number of parts changes."""
+    built.edit("config.yaml", "derived_parts: 1", "derived_parts: 3")
+    reference = next(iter(lacking))
+    parts = [f"results/artifacts/.parts/derived/{reference.stem}/{part}-of-3.json" for part in (1, 2, 3)]
+    built.snakemake(*parts)
+    blocks = {path.stem: path.with_suffix("") for path in built.store.glob(".partial/*/blocks/*.json")}
+    assert set(blocks) == {"cpu-train-0", "cpu-train-1", "cpu-train-2", "cpu-validation-0"}
+    before = {name: stamp(path) for name, path in blocks.items()}
+    blocks["cpu-train-1"].with_suffix(".json").unlink()
+    done = built.snakemake(*parts)
+    assert jobs(done.stderr)["derived_part"] == 1
+    assert {name for name, path in blocks.items() if stamp(path) != before[name]} == {"cpu-train-1"}
+    # Another job than those that made the blocks puts them together: each is the same file still, not a copy.
+    inodes = {path.stat().st_ino for path in blocks.values()}
+    built.edit("config.yaml", "derived_parts: 3", "derived_parts: 1")
+    built.snakemake(str(reference.relative_to(built.folder)))
+    made = json.loads(reference.read_text())
+    assert made["content"] == lacking[reference]["content"]
+    shards = (built.store / made["key"] / "data.zarr").glob("*/images/c/*/0/0/0")
+    assert {path.stat().st_ino for path in shards} == inodes
 
 
 def test_another_number_of_parts_or_seeds_is_no_reason_to_run(built: Workspace) -> None:
     for old, new in (("derived_parts: 1", "derived_parts: 3"), ("seeds_per_job: 8", "seeds_per_job: 1")):
         built.edit("config.yaml", old, new)
         assert "Nothing to be done" in built.snakemake().stderr
-
-
-def test_a_part_that_failed_is_made_alone(workspace: Workspace) -> None:
-    """A block is lost, and nothing else is made again; nor is it when the number of parts changes."""
-    workspace.edit("config.yaml", "derived_parts: 1", "derived_parts: 3")
-    workspace.snakemake("-n")
-    (plan,) = (workspace.folder / "results/artifacts/.plan/derived").glob("digits-D_rand-seed0-*.json")
-    parts = [f"results/artifacts/.parts/derived/{plan.stem}/{part}-of-3.json" for part in (1, 2, 3)]
-    workspace.snakemake(*parts)
-    blocks = {path.stem: path.with_suffix("") for path in workspace.store.glob(".partial/*/blocks/*.json")}
-    assert set(blocks) == {"cpu-train-0", "cpu-train-1", "cpu-train-2"}
-    before = {name: stamp(path) for name, path in blocks.items()}
-    blocks["cpu-train-1"].with_suffix(".json").unlink()
-    done = workspace.snakemake(*parts)
-    assert jobs(done.stderr)["derived_part"] == 1
-    assert {name for name, path in blocks.items() if stamp(path) != before[name]} == {"cpu-train-1"}
-    # Other jobs than those that made the blocks put them together: each is the same file still, not a copy.
-    inodes = {path.stat().st_ino for path in blocks.values()}
-    workspace.edit("config.yaml", "derived_parts: 3", "derived_parts: 1")
-    reference = f"results/artifacts/derived/{plan.name}"
-    workspace.snakemake(reference)
-    made = json.loads((workspace.folder / reference).read_text())
-    shards = (workspace.store / made["key"] / "data.zarr/train/images/c").glob("*/0/0/0")
-    assert {path.stat().st_ino for path in shards} == inodes

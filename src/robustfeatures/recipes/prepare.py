@@ -42,16 +42,18 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
         if not whole:
             _drop_lost_parts(parts, store)
         needed = [artifacts.reference(below) for below in task.inputs]
-        _not_in_the_future([*parts, tracked])
-        _make_as_new_as(parts, needed)
-        _make_as_new_as([tracked], [*needed, *parts])
+        measured = [artifacts.benchmark(f"{task.name}-{part.stem}") for part in parts]
+        whole_measured = artifacts.benchmark(task.name)
+        _not_in_the_future([*parts, *measured, tracked, whole_measured])
+        _make_as_new_as([*parts, *measured], needed)
+        _make_as_new_as([tracked, whole_measured], [*needed, *parts])
     home = {name: task.name for task in tasks for name in task.artifacts}
     results = artifacts.root.parent
     for view in plan.views:
         needed = [artifacts.reference(home.get(name, name)) for name in view.inputs]
         sources = [artifacts.plan(view.artifact), *needed]
         reference = artifacts.reference(view.artifact)
-        files = [results / name for name in view.outputs]
+        files = [*(results / name for name in view.outputs), artifacts.benchmark(view.artifact)]
         _not_in_the_future([artifacts.plan(view.artifact), reference, *files])
         if reference.exists():
             _make_as_new_as([*files, reference], sources)

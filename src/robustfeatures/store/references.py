@@ -40,6 +40,10 @@ class Artifacts:
         folder = self.root / ".parts" / name
         return [folder / f"{part}-of-{count}.json" for part in range(1, count + 1)] if count > 1 else []
 
+    def benchmark(self, name: str) -> Path:
+        """What Snakemake measured of a job; it counts as one of the job's outputs where their times are compared."""
+        return self.root.parent / "benchmarks" / f"{name}.tsv"
+
     @classmethod
     def of(cls, reference: Path) -> tuple[Artifacts, str]:
         """The folder that a reference lies in, and the artifact it names."""
