@@ -11,9 +11,6 @@ from tests.slurm.cluster import Cluster, UnavailableError, running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group("slurm"))
     # They take longest and wait most, so that one test process begins with them while the others do the rest.
     items.sort(key=lambda item: not item.path.is_relative_to(Path(__file__).parent))
 
