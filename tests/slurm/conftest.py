@@ -1,4 +1,4 @@
-"""One Slurm for all tests of this folder, which therefore run in one test process."""
+"""One Slurm for all tests of this folder that run in the same test process."""
 
 from __future__ import annotations
 

@@ -14,9 +14,6 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.slurm.cluster import GPUS, Cluster, parsed, until
 
-# One cluster serves them all.
-pytestmark = pytest.mark.xdist_group("slurm")
-
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
 
 

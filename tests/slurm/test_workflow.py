@@ -14,15 +14,11 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
-import pytest
 
 from robustfeatures import inspection
 from robustfeatures.store.store import Store
 from tests.conftest import Workspace, workspace_in
 from tests.slurm.cluster import GPUS, Cluster, until
-
-# One cluster serves them all.
-pytestmark = pytest.mark.xdist_group("slurm")
 
 # Without an accounting database, jobs are asked for with squeue. Each look that finds nothing ended delays the next one
 # by ten seconds, so the first comes when most of these short jobs are over.

@@ -26,7 +26,6 @@ from tests.conftest import REPOSITORY, Workspace, workspace_in
 from tests.workflow import conda
 
 # One environment, 1.3 GB, for the tests of this file: pytest-xdist keeps a group in one process.
-pytestmark = pytest.mark.xdist_group("conda")
 
 ENVIRONMENTS = ("cpu", "gpu")
 
