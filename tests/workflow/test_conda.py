@@ -25,7 +25,7 @@ from robustfeatures.recipes.yaml import read_yaml
 from tests.conftest import REPOSITORY, Workspace, workspace_in
 from tests.workflow import conda
 
-# One environment, 1.3 GB, for the tests of this file: pytest-xdist keeps a group in one process.
+# One environment, 1.3 GB, for the tests of this file, which run in one process (`--dist loadfile`).
 
 ENVIRONMENTS = ("cpu", "gpu")
 
