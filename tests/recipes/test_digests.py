@@ -161,6 +161,7 @@ MACHINERY = (
     "robustfeatures.cli",
     "robustfeatures.__main__",
     "robustfeatures.blocks",
+    "robustfeatures.gpus",
     "robustfeatures.jobs",
     "robustfeatures.progress",
     "robustfeatures.recipes",
