@@ -142,6 +142,7 @@ def training_log(workspace: Workspace) -> str:
     return "".join(path.read_text() for path in (workspace.folder / "results/logs/model").glob("*.log"))
 
 
+SAVED = "stopped by SIGTERM with a checkpoint saved"
 ENDS = {"CANCELLED": "scancel", "FAILED": "SIGKILL", "TIMEOUT": "its time limit"}
 
 
@@ -166,8 +167,7 @@ def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: 
             trainer.send_signal(signal.SIGKILL)
         else:
             cluster.end_in(job, 1)
-        saved = "stopped by SIGTERM with a checkpoint saved"
-        assert state == "FAILED" or until(lambda: saved in training_log(workspace), 60)
+        assert state == "FAILED" or until(lambda: SAVED in training_log(workspace), 60)
         assert cluster.wait(job, *ENDS, "COMPLETED", seconds=120) == state
     finish(process, workspace)
     assert "goes on from its checkpoint" in training_log(workspace)
