@@ -2,7 +2,7 @@
 
 seconds = START + SAFETY * (images / READING_RATE + passes * images * operations * 3 / rate / parts), where one pass is
 a forward and a backward through the network (three times the operations of a forward), and the rate is what a GPU, or
-one processor core, is sure to do. The second try asks for twice the time, the third for three times, and so on; a
+one processor core, is taken to do. The second try asks for twice the time, the third for three times, and so on; a
 training goes on from its checkpoint.
 """
 
@@ -16,10 +16,10 @@ from robustfeatures.recipes.recipe import Recipe
 
 START_SECONDS = 300.0
 SAFETY = 2.0
-# Floating point operations per second that networks of convolutions are sure to reach.
+# Floating point operations per second that networks of convolutions are taken to reach: assumed, not measured.
 GPU_RATE = 1e13
 CORE_RATE = 15e9
-# Images per second that reading and writing are sure to reach, whatever the network.
+# Images per second that reading and writing are taken to reach, whatever the network: assumed too.
 READING_RATE = 200.0
 
 BASE_MEGABYTES = 3000
