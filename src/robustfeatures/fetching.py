@@ -44,7 +44,8 @@ def fetch(study: Path, raw: Path) -> Iterator[str]:
 
 def _checks(study: Path, raw: Path) -> Iterator[Callable[[], str]]:
     downloaded: set[Path] = set()
-    for given in read_study(study).data.all_sources():
+    sources = [given for data in read_study(study).all_data().values() for given in data.all_sources()]
+    for given in sources:
         data = placed(given, raw)
         module = import_module(source_entry(data.source).partition(":")[0])
         if data.path is not None:

@@ -48,6 +48,7 @@ class ViewJob:
 
         evaluations: list[pd.DataFrame] = []
         histories: list[pd.DataFrame] = []
+        measurements: list[pd.DataFrame] = []
         payloads: dict[tuple[str, int], Path] = {}
         for need in part["needs"]:
             reference = read_reference(self.artifacts.reference(need["artifact"]))
@@ -55,12 +56,14 @@ class ViewJob:
                 if path.name == "data.zarr":
                     payloads[need["row"], need["seed"]] = path
                 else:
-                    rows = evaluations if path.name == "rows.csv" else histories
+                    measured = measurements if reference["stage"] == "measurement" else evaluations
+                    rows = measured if path.name == "rows.csv" else histories
                     rows.append(pd.read_csv(path).assign(row=need["row"], seed=need["seed"]))
         published = read_published(experiment, self.record["published_setting"])
         return Results(
             evaluations=_percent(evaluations, lambda rows: 100.0 * rows["correct"] / rows["total"]),
             histories=_percent(histories, lambda rows: 100.0 * rows["accuracy"]),
+            measurements=pd.concat(measurements, ignore_index=True) if measurements else pd.DataFrame(),
             payloads=payloads,
             settings=TypeAdapter(experiment.settings).validate_python(part["settings"], strict=False),
             published=None if published is None else pd.DataFrame(published["rows"]),

@@ -30,7 +30,7 @@ class Settings(Strict):
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One evaluation per row and seed."""
-    radii = (0.0, *pieces.study.robustness.eps)
+    radii = (0.0, *pieces.robustness.eps)
     found = []
     for seed in pieces.study.seeds:
         models = {name: pieces.source_model(name, seed) for name in SOURCE_MODELS}

@@ -32,7 +32,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One evaluation per row and seed; that of the model trained on D is A1's."""
     found = []
     for seed in pieces.study.seeds:
-        standard = pieces.evaluation(pieces.source_model("standard", seed), eps=(0.0, *pieces.study.robustness.eps))
+        standard = pieces.evaluation(pieces.source_model("standard", seed), eps=(0.0, *pieces.robustness.eps))
         found.append(Need("D", seed, standard))
         for name in DERIVED_SETS:
             model = pieces.downstream_model(name, seed)

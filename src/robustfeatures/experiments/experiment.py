@@ -32,6 +32,7 @@ class Results:
 
     evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent).
     histories: columns row, seed, epoch, probe, accuracy (percent), loss.
+    measurements: columns row, seed, and those of the measurement.
     payloads: the data set or weights of each (row, seed).
     published: the paper's own rows (columns as in the table, accuracy in percent), and where they stand.
     comparable: whether the study repeats the paper's setting, so that both may stand in one row.
@@ -39,6 +40,7 @@ class Results:
 
     evaluations: pd.DataFrame
     histories: pd.DataFrame
+    measurements: pd.DataFrame
     payloads: Mapping[tuple[str, int], Path]
     settings: Any
     published: pd.DataFrame | None = None

@@ -22,6 +22,10 @@ CORE_RATE = 15e9
 # Images per second that reading and writing are taken to reach, whatever the network: assumed too.
 READING_RATE = 200.0
 
+# What a measurement is given: what it computes is known to its module alone.
+MEASURING_SECONDS = 1800.0
+MEASURING_MEGABYTES = 8000
+
 BASE_MEGABYTES = 3000
 # A split is held as float32 up to this size, and streamed beyond it (engine/batches.py); its raw form lies beside it.
 MOST_IMAGE_MEGABYTES = 4 * 1024
@@ -63,16 +67,18 @@ OWN_SIDE = 64
 
 @dataclass(frozen=True)
 class Estimate:
-    """Images read, and floating point operations spent on them; memory in megabytes of 10^6 bytes."""
+    """Images read, operations spent on them, seconds beside these; memory in megabytes of 10^6 bytes."""
 
     images: float
     operations: float
     memory_mb: int
+    other_seconds: float = 0.0
 
     def minutes(self, *, gpu: bool, threads: int, parts: int) -> int:
         """Run time of one of `parts` in whole minutes; all of them read, and the job that joins them reads too."""
         rate = GPU_RATE if gpu else CORE_RATE * threads
-        seconds = START_SECONDS + SAFETY * (self.images / READING_RATE + self.operations / rate / parts)
+        computing = self.images / READING_RATE + self.operations / rate / parts
+        seconds = START_SECONDS + self.other_seconds + SAFETY * computing
         return ceil(seconds / 60)
 
 
@@ -102,6 +108,8 @@ def estimate(recipe: Recipe) -> Estimate:
     if isinstance(recipe.parameters, p.Data):
         count, shape = data_size(recipe.parameters)
         return Estimate(count, 0, BASE_MEGABYTES)
+    if isinstance(recipe.parameters, p.Measurement):
+        return Estimate(0, 0, MEASURING_MEGABYTES, MEASURING_SECONDS)
     data = _data(recipe)
     count, shape = data_size(data)
     megabytes = min(4 * count * prod(shape) / 1e6, MOST_IMAGE_MEGABYTES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import ConfigDict, Discriminator, StringConstraints
@@ -259,4 +259,12 @@ class Evaluation(Strict):
     label_shifts: Annotated[tuple[Annotated[int, Ge(0)], ...], MinLen(1)] = (0,)
 
 
-Parameters = Data | Model | Derived | Evaluation
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Strict):
+    """The rows that the function `measure` of a module of this package gives for its inputs and these settings."""
+
+    module: Annotated[str, StringConstraints(pattern=r"^(measurements|theory)\.[a-z][a-z0-9_]*$")]
+    settings: Mapping[str, Any]
+
+
+Parameters = Data | Model | Derived | Evaluation | Measurement

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import Any, TypeVar
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes import parameters as p
+from robustfeatures.recipes.canonical import canonical_json, plain
 from robustfeatures.recipes.recipe import Recipe
-from robustfeatures.recipes.study import DerivedSet, Study
+from robustfeatures.recipes.study import Robustness, Study
+
+T = TypeVar("T")
 
 # Two seeds that differ by a recipe's purpose never meet, since each recipe splits its seed by purpose; models trained
 # on derived sets take other seeds than the source models, so that an initialisation is never shared.
@@ -23,76 +26,142 @@ class Pieces:
     study: Study
     _made: dict[Hashable, Recipe] = field(default_factory=dict)
 
-    def data(self) -> Recipe:
-        """The original data set D."""
-        return self._data
+    def data(self, name: str = "D") -> Recipe:
+        """The original data set D, or another one that the study names.
 
-    @cached_property
-    def _data(self) -> Recipe:
-        return Recipe(self.study.data.source, self.study.data, {})
+        Raises:
+            UserError: the study has no data set of that name; so for every name that these functions are given.
+        """
+        if name != "D":
+            data = _named(self.study.other_data, name, "other_data")
+            return self._recipe(name, data, {})
+        if self.study.data is None:
+            raise UserError("data: the field is missing")
+        return self._recipe(self.study.data.source, self.study.data, {})
 
-    def _recipe(
-        self, label: str, parameters: p.Model | p.Derived | p.Evaluation, inputs: Mapping[str, Recipe]
+    def source_model(self, training: str, seed: int, *, data: str = "D", architecture: str | None = None) -> Recipe:
+        """The network trained by a named training on D or another original data set."""
+        label = "-".join(part for part in (self.data(data).label, architecture, training) if part)
+        return self.model(label, training, seed, {"data": self.data(data)}, architecture=architecture)
+
+    def model(
+        self,
+        label: str,
+        training: str,
+        seed: int,
+        inputs: Mapping[str, Recipe],
+        *,
+        architecture: str | None = None,
+        probes: Sequence[p.Probe] = (),
+        seed_offset: int = 0,
     ) -> Recipe:
-        key = (label, parameters, *inputs.items())
-        return self._made.setdefault(key, Recipe(label, parameters, inputs))
+        """A network trained by a named training on the input "data"; probes name inputs.
 
-    def source_model(self, training: str, seed: int) -> Recipe:
-        """The network trained on D by a named training."""
+        Networks whose initialisation must not be shared differ in `seed_offset`. The label ends with the seed alone.
+        """
         parameters = p.Model(
-            architecture=self.study.architecture,
-            training=self._training(training),
-            seed=seed,
+            architecture=self.architecture(architecture),
+            training=_named(self.study.training, training, "training"),
+            seed=seed_offset + seed,
             precision=self.study.precision,
+            probes=tuple(probes),
         )
-        return self._recipe(f"{self.data().label}-{training}-seed{seed}", parameters, {"data": self.data()})
+        return self._recipe(f"{label}-seed{seed}", parameters, inputs)
 
-    def derived(self, name: str, seed: int) -> Recipe:
-        """A named derived data set, made with the source model of the same seed."""
-        derived = self._derived(name)
-        parameters = p.Derived(method=derived.method, seed=seed, precision=self.study.precision, splits=derived.splits)
-        inputs = {"data": self.data(), "source": self.source_model(derived.source, seed)}
-        return self._recipe(f"{self.data().label}-{name}-seed{seed}", parameters, inputs)
+    def derived(self, name: str, seed: int, *, data: str = "D") -> Recipe:
+        """A named derived data set, made from D or another data set with the source model of the same seed."""
+        derived = _named(self.study.derived, name, "derived")
+        inputs = {"data": self.data(data), "source": self.source_model(derived.source, seed, data=data)}
+        return self.made(f"{self.data(data).label}-{name}", derived.method, seed, inputs, splits=derived.splits)
+
+    def made(
+        self,
+        label: str,
+        method: p.Method,
+        seed: int,
+        inputs: Mapping[str, Recipe],
+        *,
+        splits: Sequence[p.Split] = ("train",),
+    ) -> Recipe:
+        """A data set derived from the input "data" with the network "source"."""
+        parameters = p.Derived(method=method, seed=seed, precision=self.study.precision, splits=tuple(splits))
+        return self._recipe(f"{label}-seed{seed}", parameters, inputs)
 
     def downstream_model(
-        self, name: str, seed: int, *, training: str | None = None, probes: Sequence[p.Probe] = ()
+        self,
+        name: str,
+        seed: int,
+        *,
+        data: str = "D",
+        training: str | None = None,
+        architecture: str | None = None,
+        probes: Sequence[p.Probe] = (),
     ) -> Recipe:
         """The network trained on a named derived data set, by its own training or by another named one.
 
         Probes may ask for the inputs "data" (the derived set) and "original" (D).
         """
-        chosen = training or self._derived(name).training
-        inputs = {"data": self.derived(name, seed)}
+        chosen = training or _named(self.study.derived, name, "derived").training
+        inputs = {"data": self.derived(name, seed, data=data)}
         if any(probe.input == "original" for probe in probes):
-            inputs["original"] = self.data()
-        parameters = p.Model(
-            architecture=self.study.architecture,
-            training=self._training(chosen),
-            seed=DOWNSTREAM_SEED + seed,
-            precision=self.study.precision,
-            probes=tuple(probes),
-        )
+            inputs["original"] = self.data(data)
         # Same training, other history: another label, so that neither passes for an earlier build of the other.
-        probed = "-probed" if probes else ""
-        return self._recipe(f"{self.data().label}-on-{name}-{chosen}{probed}-seed{seed}", parameters, inputs)
+        parts = (self.data(data).label, architecture, f"on-{name}", chosen, "probed" if probes else None)
+        label = "-".join(part for part in parts if part)
+        return self.model(
+            label, chosen, seed, inputs, architecture=architecture, probes=probes, seed_offset=DOWNSTREAM_SEED
+        )
 
-    def evaluation(self, model: Recipe, *, eps: Sequence[float], label_shifts: Sequence[int] = (0,)) -> Recipe:
-        """The accuracy of a model on the test split of D at the given radii and label shifts."""
+    def evaluation(
+        self,
+        model: Recipe,
+        *,
+        eps: Sequence[float],
+        label_shifts: Sequence[int] = (0,),
+        data: Recipe | None = None,
+        split: p.Split = "test",
+    ) -> Recipe:
+        """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts."""
         parameters = p.Evaluation(
-            split="test",
-            attack=self.study.robustness.attack,
+            split=split,
+            attack=self.robustness.attack,
             precision=self.study.precision,
             eps=tuple(eps),
             label_shifts=tuple(label_shifts),
         )
-        return self._recipe(f"{model.label}-test", parameters, {"model": model, "data": self.data()})
+        on = "" if data is None else f"-on-{data.label}"
+        return self._recipe(f"{model.label}{on}-{split}", parameters, {"model": model, "data": data or self.data()})
 
-    def _training(self, name: str) -> p.Training:
-        if name not in self.study.training:
-            raise UserError(f"training: {name!r} is missing{suggestion(name, self.study.training)}")
-        return self.study.training[name]
+    def measurement(
+        self, label: str, module: str, settings: Mapping[str, Any], inputs: Mapping[str, Recipe], *, seed: int
+    ) -> Recipe:
+        """What `measure` of a module ("theory.<name>" or "measurements.<name>") gives for these settings and inputs.
 
-    def _derived(self, name: str) -> DerivedSet:
-        if name not in self.study.derived:
-            raise UserError(f"derived: {name!r} is missing{suggestion(name, self.study.derived)}")
-        return self.study.derived[name]
+        The seed only tells recipes apart; a measurement that draws finds it among its settings.
+        """
+        return Recipe(f"{label}-seed{seed}", p.Measurement(module=module, settings=plain(settings)), inputs)
+
+    @property
+    def robustness(self) -> Robustness:
+        """The study's attack and radii."""
+        if self.study.robustness is None:
+            raise UserError("robustness: the field is missing")
+        return self.study.robustness
+
+    def architecture(self, name: str | None) -> p.Architecture:
+        """The study's network, or another one that the study names."""
+        if name is not None:
+            return _named(self.study.other_architectures, name, "other_architectures")
+        if self.study.architecture is None:
+            raise UserError("architecture: the field is missing")
+        return self.study.architecture
+
+    def _recipe(self, label: str, parameters: p.Parameters, inputs: Mapping[str, Recipe]) -> Recipe:
+        key = (label, canonical_json(parameters) if isinstance(parameters, p.Data) else parameters, *inputs.items())
+        return self._made.setdefault(key, Recipe(label, parameters, inputs))
+
+
+def _named(known: Mapping[str, T], name: str, field: str) -> T:
+    if name not in known:
+        raise UserError(f"{field}: {name!r} is missing{suggestion(name, known)}")
+    return known[name]

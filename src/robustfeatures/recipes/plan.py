@@ -38,7 +38,8 @@ def unfold(config: Config, studies: Path) -> Plan:
     path = find_study(studies, config.study)
     study = read_study(path)
     try:
-        check_digests(study.data)
+        for where, data in study.all_data().items():
+            check_digests(data, where)
         pieces = Pieces(study)
         parts = {identifier: _part(pieces, identifier, str(path)) for identifier in study.experiments}
     except UserError as error:

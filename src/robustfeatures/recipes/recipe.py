@@ -38,6 +38,7 @@ STAGES = {
         Stage("model", p.Model, "model.safetensors", uses_torch=True),
         Stage("derived", p.Derived, "data.zarr", uses_torch=True),
         Stage("evaluation", p.Evaluation, "rows.csv", uses_torch=True),
+        Stage("measurement", p.Measurement, "rows.csv", uses_torch=True),
     )
 }
 
@@ -75,6 +76,8 @@ class Recipe:
                 entries.add(factory_name(architecture.name))
                 if training.adversary is not None:
                     entries.add("robustfeatures.training.adversary")
+            case p.Measurement(module=module):
+                entries.add(f"robustfeatures.{module}")
         for recipe in self.inputs.values():
             if isinstance(recipe.parameters, p.Model):
                 entries.add(factory_name(recipe.parameters.architecture.name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,19 +53,28 @@ class Study(Strict):
 
     `published_setting` names the setting of the papers ("CIFAR-10") that the study repeats; published numbers stand
     beside the measured ones as comparable only then. `precision` is that of convolutions and matrix products in
-    training, attack and evaluation. `experiments` maps an id (A1 ... E4) to its own settings.
+    training, attack and evaluation. `experiments` maps an id (A1 ... E4) to its own settings. `other_data` and
+    `other_architectures` are those that an experiment asks for by name beside the study's own. A study of the papers'
+    theory has neither data nor networks.
     """
 
     title: str
-    data: Data
-    architecture: Architecture
+    data: Data | None = None
+    other_data: Mapping[Name, Data] = field(default_factory=dict)
+    architecture: Architecture | None = None
+    other_architectures: Mapping[Name, Architecture] = field(default_factory=dict)
     precision: Precision = "float32"
     seeds: Annotated[tuple[Seed, ...], MinLen(1)]
-    training: Mapping[Name, Training]
-    derived: Mapping[Name, DerivedSet]
-    robustness: Robustness
+    training: Mapping[Name, Training] = field(default_factory=dict)
+    derived: Mapping[Name, DerivedSet] = field(default_factory=dict)
+    robustness: Robustness | None = None
     experiments: Mapping[str, Mapping[str, Any]]
     published_setting: str | None = None
+
+    def all_data(self) -> dict[str, Data]:
+        """Every data set of the study by the field that holds it."""
+        named = {f"other_data.{name}": data for name, data in self.other_data.items()}
+        return named if self.data is None else {"data": self.data, **named}
 
 
 def read_study(path: Path) -> Study:
@@ -76,28 +85,30 @@ def read_study(path: Path) -> Study:
     """
     study = validated(Study, read_yaml(path), str(path))
     try:
-        check_data(study.data)
-        factory_name(study.architecture.name)
+        for where, data in study.all_data().items():
+            check_data(data, where)
+        for architecture in (study.architecture, *study.other_architectures.values()):
+            if architecture is not None:
+                factory_name(architecture.name)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     for name, derived in study.derived.items():
-        for field in ("source", "training"):
-            training = getattr(derived, field)
+        for role, training in (("source", derived.source), ("training", derived.training)):
             if training not in study.training:
                 raise UserError(
-                    f"{path}: derived.{name}.{field}: {training!r} is unknown{suggestion(training, study.training)}"
+                    f"{path}: derived.{name}.{role}: {training!r} is unknown{suggestion(training, study.training)}"
                 )
         if "test" in derived.splits:
             raise UserError(f"{path}: derived.{name}.splits: a set to train on must not be derived from the test split")
-    if len(set(study.robustness.eps)) < len(study.robustness.eps):
+    if study.robustness is not None and len(set(study.robustness.eps)) < len(study.robustness.eps):
         raise UserError(f"{path}: robustness.eps: a radius appears twice")
     if len(set(study.seeds)) < len(study.seeds):
         raise UserError(f"{path}: seeds: a seed appears twice")
     return study
 
 
-def check_data(data: Data) -> None:
-    """Check what can be said of a data set before it is read.
+def check_data(data: Data, where: str) -> None:
+    """Check what can be said of the data set in the field `where` before it is read.
 
     Raises:
         UserError: the source is unknown, a file of the user's is not named or not there, or the shares leave nothing.
@@ -105,18 +116,18 @@ def check_data(data: Data) -> None:
     for each in data.all_sources():
         source_entry(each.source)
         if each.source in OWN_FILES and each.path is None:
-            raise UserError(f"data.path: the source {each.source!r} needs the path of your files")
+            raise UserError(f"{where}.path: the source {each.source!r} needs the path of your files")
         if each.source not in OWN_FILES | BROUGHT.keys():
-            for field in ("path", "sha256"):
-                if getattr(each, field) is not None:
-                    raise UserError(f"data.{field}: the source {each.source!r} takes none")
+            for name in ("path", "sha256"):
+                if getattr(each, name) is not None:
+                    raise UserError(f"{where}.{name}: the source {each.source!r} takes none")
         if each.source in OWN_FILES and not Path(str(each.path)).exists():
-            raise UserError(f"data.path: {each.path} does not exist")
+            raise UserError(f"{where}.path: {each.path} does not exist")
         if (each.validation or 0) + (each.test or 0) >= 1:
-            raise UserError("data.test: validation and test leave nothing to train on")
+            raise UserError(f"{where}.test: validation and test leave nothing to train on")
 
 
-def check_digests(data: Data) -> None:
+def check_digests(data: Data, where: str) -> None:
     """Check that a study says what its user's own files hold, which is part of every recipe made from them.
 
     Raises:
@@ -124,7 +135,7 @@ def check_digests(data: Data) -> None:
     """
     for each in data.all_sources():
         if each.source in OWN_FILES and each.sha256 is None:
-            raise UserError(f"data.sha256: missing for {each.path}; `robustfeatures fetch` prints it")
+            raise UserError(f"{where}.sha256: missing for {each.path}; `robustfeatures fetch` prints it")
 
 
 def find_study(folder: Path, name: str) -> Path:

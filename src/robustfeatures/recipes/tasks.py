@@ -83,7 +83,8 @@ def _task(
     stage = recipes[0].stage
     needed = [estimate(recipe) for recipe in recipes]
     parts = config.parts(stage.name)
-    used = gpus if stage.uses_torch else 0
+    # What builds on nothing is a toy model, which a processor is as fast at.
+    used = gpus if stage.uses_torch and recipes[0].inputs else 0
     minutes = sum(each.minutes(gpu=used > 0, threads=config.threads_per_job, parts=parts) for each in needed)
     memory_mb = max(each.memory_mb for each in needed)
     return Task(

@@ -1,0 +1,57 @@
+"""Named pieces: what a study names beside its own data and network, and what it may leave out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from robustfeatures.errors import UserError
+from robustfeatures.recipes.parameters import Architecture, Data
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.study import Study, read_study
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture
+def study() -> Study:
+    return read_study(REPOSITORY / "workflow" / "studies" / "smoke.yaml")
+
+
+def test_another_architecture_makes_another_artifact(study: Study) -> None:
+    wider = Pieces(replace(study, other_architectures={"wide": Architecture(name="small-cnn", width=32)}))
+    own = wider.downstream_model("D_det", 0)
+    assert own.digest == Pieces(study).downstream_model("D_det", 0).digest
+    wide = wider.downstream_model("D_det", 0, architecture="wide")
+    assert wide.digest != own.digest
+    assert wide.inputs["data"] is own.inputs["data"]
+
+
+def test_other_data_carry_through(study: Study) -> None:
+    pieces = Pieces(replace(study, other_data={"halves": Data(source="digits", test=0.5)}))
+    model = pieces.downstream_model("D_det", 0, data="halves")
+    assert model.inputs["data"].inputs["data"] is pieces.data("halves")
+    assert model.inputs["data"].inputs["source"].inputs["data"] is pieces.data("halves")
+    assert pieces.evaluation(model, eps=(0.0,)).inputs["data"] is pieces.data()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (lambda pieces: pieces.data("half"), r"^other_data: 'half' is missing"),
+        (lambda pieces: pieces.source_model("standrad", 0), r"^training: 'standrad' .*did you mean 'standard'"),
+        (lambda pieces: pieces.derived("D", 0), r"^derived: 'D' is missing"),
+        (lambda pieces: pieces.architecture("wide"), r"^other_architectures: 'wide' is missing"),
+    ],
+)
+def test_an_unknown_name_is_told(study: Study, asked: object, message: str) -> None:
+    assert callable(asked)
+    with pytest.raises(UserError, match=message):
+        asked(Pieces(study))
+
+
+@pytest.mark.parametrize("field", ["data", "architecture", "robustness"])
+def test_a_study_of_theory_has_no_data_and_says_so_when_asked(field: str) -> None:
+    pieces = Pieces(Study(title="theory", seeds=(0,), experiments={}))
+    with pytest.raises(UserError, match=f"^{field}: the field is missing"):
+        _ = pieces.robustness if field == "robustness" else getattr(pieces, field)(*([None] * (field != "data")))

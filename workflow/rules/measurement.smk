@@ -1,0 +1,17 @@
+rule measurement:
+    """Measure what is neither an accuracy nor a training: the toy models of the papers, transfer, gradients, weights."""
+    input:
+        inputs("measurement"),
+    output:
+        "results/artifacts/measurement/{name}.json",
+    log:
+        "results/logs/measurement/{name}.log",
+    benchmark:
+        "results/benchmarks/measurement/{name}.tsv"
+    conda:
+        CONDA
+    threads: CONFIG.threads_per_job
+    resources:
+        **asks("measurement"),
+    shell:
+        "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"
