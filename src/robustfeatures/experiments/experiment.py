@@ -36,6 +36,7 @@ class Results:
     payloads: the data set or weights of each (row, seed).
     published: the paper's own rows (columns as in the table, accuracy in percent), and where they stand.
     comparable: whether the study repeats the paper's setting, so that both may stand in one row.
+    notes: warnings on what was measured, which table and figure print.
     """
 
     evaluations: pd.DataFrame
@@ -47,11 +48,22 @@ class Results:
     published_source: str = ""
     published_setting: str = ""
     comparable: bool = False
+    notes: Sequence[str] = ()
+
+    @property
+    def comparable_rows(self) -> pd.DataFrame | None:
+        """The paper's own rows if they may stand beside the measured ones."""
+        return self.published if self.comparable else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One experiment of a paper; `needs` is called without torch, the other functions after all is measured."""
+    """One experiment of a paper; `needs` is called without torch, the other functions after all is measured.
+
+    `table` returns identifying columns, then of each measured quantity x its mean `x` and, as far as they apply,
+    `x_std`, `x_low`, `x_high`, `published_x` and `difference_x`, and `seeds` (see `summaries.over_seeds`). `units`
+    are those of its columns.
+    """
 
     id: str
     title: str
@@ -61,4 +73,5 @@ class Experiment:
     table: Callable[[Results], pd.DataFrame] | None = None
     figure: Callable[[Results], Figure] | None = None
     claims: Callable[[Results], Sequence[Claim]] | None = None
+    units: Mapping[str, str] = field(default_factory=lambda: {"accuracy": "%"})
     caption: str = field(default="")
