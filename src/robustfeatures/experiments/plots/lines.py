@@ -17,6 +17,7 @@ from robustfeatures.experiments.plots.style import (
     legend_above,
     log_axis,
     mark_published,
+    name_horizontal,
     published_handle,
     value_axis,
 )
@@ -59,11 +60,11 @@ def curves(
                 mark_published(axes, places, here[value].to_list(), COLOURS[number % len(COLOURS)])
         if panel is not None:
             axes.set_title(panel_label(name), fontsize=10)
-        axes.set_xlabel(xlabel)
         value_axis(axes, ylabel, log=log_y)
         axes.label_outer()
         if log_x:
             log_axis(axes, "x")
+    name_horizontal(figure, list(grid[0]), xlabel)
     handles = grid[0][0].get_legend_handles_labels()[0]
     for handle, each in zip(handles, lines, strict=True):
         handle.set_label(line_label(each))

@@ -11,12 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from robustfeatures.experiments.plots.style import in_order
+from robustfeatures.experiments.plots.style import in_order, name_horizontal
 
 # From dark to light throughout, so that it is read in grey too.
 COLOUR_MAP = "cividis"
 # In larger matrices numbers would not be read.
 MOST_NUMBERS = 14
+MOST_TICKS = 6
+# Inches of a panel without numbers.
+UNNUMBERED = (4.0, 3.2)
 
 
 def heat_map(
@@ -40,19 +43,19 @@ def heat_map(
     names, columns = in_order(rows[row]), in_order(rows[column])
     means = rows.groupby([*([panel] if panel else []), row, column])[value].mean()
     low, high = limits or (float(means.min()), float(means.max()))
-    side = max(2.4, 0.42 * len(columns))
-    height = max(2.0, (0.34 if len(names) <= MOST_NUMBERS else 0.2) * len(names)) + 0.9
-    figure = Figure(figsize=(side * len(panels) + 1.8, min(height, 9.0)), layout="constrained")
+    numbered = max(len(names), len(columns)) <= MOST_NUMBERS
+    width, height = (max(2.4, 0.42 * len(columns)), max(1.6, 0.34 * len(names))) if numbered else UNNUMBERED
+    figure = Figure(figsize=(width * len(panels) + 1.8, height + 0.9), layout="constrained")
     grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)
     for axes, name in zip(grid[0], panels, strict=True):
         part = means if panel is None else means.xs(name, level=panel)
         values = part.unstack(column).reindex(index=names, columns=columns).to_numpy(dtype=float)
         drawn = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
-        axes.set_xlabel(xlabel)
         axes.set_title("" if panel is None else str(name), fontsize=10)
         _ticks(axes, names, columns)
-        if max(values.shape) <= MOST_NUMBERS:
+        if numbered:
             _numbers(axes, values, low, high, cell)
+    name_horizontal(figure, list(grid[0]), xlabel)
     grid[0][0].set_ylabel(ylabel)
     figure.colorbar(drawn, ax=list(grid[0]), label=label, fraction=0.05, pad=0.02)
     return figure
@@ -61,11 +64,12 @@ def heat_map(
 def _ticks(axes: Axes, names: list[Any], columns: list[Any]) -> None:
     """Name rows and columns, or every few of them where there are many."""
     for axis, found in ((axes.yaxis, names), (axes.xaxis, columns)):
-        step = max(1, len(found) // MOST_NUMBERS)
+        step = 1 if len(found) <= MOST_NUMBERS else len(found) // MOST_TICKS
         shown = range(0, len(found), step)
-        axis.set_ticks(list(shown), [f"{found[at]:g}" if _is_number(found[at]) else str(found[at]) for at in shown])
-    if max((len(str(name)) for name in columns), default=0) > 5:
-        axes.tick_params(axis="x", rotation=30)
+        axis.set_ticks(list(shown), [f"{found[at]:.3g}" if _is_number(found[at]) else str(found[at]) for at in shown])
+    if any(isinstance(name, str) and len(name) > 5 for name in columns):
+        for tick in axes.get_xticklabels():
+            tick.set(rotation=30, ha="right", rotation_mode="anchor")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 

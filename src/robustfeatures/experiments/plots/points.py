@@ -17,6 +17,7 @@ from robustfeatures.experiments.plots.style import (
     in_order,
     legend_above,
     mark_published,
+    name_horizontal,
     published_handle,
 )
 from robustfeatures.experiments.summaries import CONFIDENCE, correlation
@@ -66,7 +67,7 @@ def scatter(
         title = [] if panel is None else [panel_label(name)]
         means = found.xs("mean", axis="columns", level=1).dropna()
         axes.set_title("\n".join([*title, *_fit(axes, means[x].to_numpy(), means[y].to_numpy())]), fontsize=9)
-        axes.set_xlabel(xlabel)
+    name_horizontal(figure, list(grid[0]), xlabel)
     grid[0][0].set_ylabel(ylabel)
     handles = grid[0][0].get_legend_handles_labels()[0] if named else []
     shown = [*handles, *([published_handle()] if published is not None else [])]
@@ -85,7 +86,6 @@ def _fit(axes: Axes, x: Any, y: Any) -> list[str]:
     residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / (len(x) - 2))
     leverage = 1 / len(x) + (along - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
     half = stats.t.ppf((1 + CONFIDENCE) / 2, len(x) - 2) * residual * np.sqrt(leverage)
-    axes.autoscale(enable=False)
     axes.plot(along, fitted, color="black", lw=1)
     axes.fill_between(along, fitted - half, fitted + half, color="black", alpha=0.12, lw=0)
     found = correlation(x, y)

@@ -18,7 +18,13 @@ COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
 STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
 MARKERS = ("o", "s", "^", "v", "X", "P", "*", "<", ">", "h", "d")
-PUBLISHED: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markersize": 5, "linestyle": "none", "zorder": 5}
+PUBLISHED: dict[str, Any] = {
+    "marker": "D",
+    "markerfacecolor": "white",
+    "markersize": 5,
+    "linestyle": "none",
+    "zorder": 5,
+}
 
 matplotlib.rcParams.update(
     {
@@ -75,10 +81,18 @@ def published_handle() -> Line2D:
     return Line2D([], [], color="black", label="published", **PUBLISHED)
 
 
+def name_horizontal(figure: Figure, panels: Sequence[Axes], label: str) -> None:
+    """Name the horizontal axis, once for all panels."""
+    if len(panels) == 1:
+        panels[0].set_xlabel(label)
+    else:
+        figure.supxlabel(label, fontsize=9)
+
+
 def legend_above(figure: Figure, handles: Sequence[Any]) -> None:
     """One legend for all panels, in rows that are no wider than the figure."""
     longest = max(len(str(handle.get_label())) for handle in handles)
-    fitting = int(figure.get_figwidth() / (0.075 * longest + 0.65))
+    fitting = int(figure.get_figwidth() / (0.075 * longest + 0.75))
     figure.legend(
         handles=list(handles), loc="outside upper center", ncols=max(1, min(len(handles), fitting)), frameon=False
     )
