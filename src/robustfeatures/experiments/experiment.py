@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Need:
-    """One artifact that an experiment reads: the row of the table it belongs to, its seed, and its recipe."""
+    """One artifact that an experiment reads: the row of the table it belongs to, its seed, and its recipe.
+
+    `columns` stand beside the row in what it measured: the varied fields of a grid's cell, say.
+    """
 
     row: str
     seed: int
     recipe: Recipe
+    columns: Mapping[str, str | int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,10 @@ class Results:
     """What the needs of an experiment measured, and the settings it was asked for.
 
     evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent).
-    histories: columns row, seed, epoch, probe, accuracy (percent), loss.
+    histories: columns row, seed, epoch, probe, accuracy (percent; of a performance correlation 100 times its value),
+        loss, images.
     measurements: columns row, seed, and those of the measurement.
+    All three: the columns of the need as well.
     payloads: the data set or weights of each (row, seed).
     published: the paper's own rows (columns as in the table, accuracy in percent), and where they stand.
     comparable: whether the study repeats the paper's setting, so that both may stand in one row.
