@@ -38,7 +38,9 @@ def show(path: Path, store: Store) -> Iterator[str]:
         yield from (f"  {line}" for line in numbers)
     yield (
         f"cost: {built['seconds']:.1f} s on {built['device']} of {built['host']} ({built['machine']}), "
-        f"{built['computing_seconds']:.1f} s of them computing, on {built['started']}"
+        f"{built['computing_seconds']:.1f} s of them computing"
+        + (f", {built['probe_seconds']:.1f} s of these in probes" if "probe_seconds" in built else "")
+        + f", on {built['started']}"
     )
     versions = ", ".join(f"{name} {version}" for name, version in built["packages"].items())
     yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"
@@ -80,7 +82,7 @@ def _numbers(folder: Path) -> Iterator[str]:
         history = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
         for row in history:
             if row["epoch"] == history[-1]["epoch"]:
-                yield f"epoch {row['epoch']}, {row['probe']}: {100 * float(row['accuracy']):.2f} %"
+                yield f"epoch {row['epoch']}, {row['probe']}: {100 * float(row['value']):.2f} %"
 
 
 def why(path: Path) -> Iterator[str]:

@@ -71,6 +71,8 @@ class Job:
         self.blocks = blocks
         self.progress = progress
         self.computing_seconds = 0.0
+        # What else is to be recorded beside the result, outside every digest.
+        self.costs: dict[str, float] = {}
         self._device = surroundings.device
 
     @cached_property
@@ -227,6 +229,7 @@ def _compute(
                 "started": started.isoformat(timespec="seconds"),
                 "seconds": round(time.monotonic() - began, 3),
                 "computing_seconds": round(computing, 3),
+                **{name: round(seconds, 3) for name, seconds in job.costs.items()},
                 "device": str(job.device) if stage.uses_torch else "cpu",
                 "threads": surroundings.threads,
                 **_machine(),

@@ -58,11 +58,11 @@ class ViewJob:
                 else:
                     measured = measurements if reference["stage"] == "measurement" else evaluations
                     rows = measured if path.name == "rows.csv" else histories
-                    rows.append(pd.read_csv(path).assign(row=need["row"], seed=need["seed"]))
+                    rows.append(pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"]))
         published = read_published(experiment, self.record["published_setting"])
         return Results(
             evaluations=_percent(evaluations, lambda rows: 100.0 * rows["correct"] / rows["total"]),
-            histories=_percent(histories, lambda rows: 100.0 * rows["accuracy"]),
+            histories=_percent(histories, lambda rows: 100.0 * rows["value"]),
             measurements=pd.concat(measurements, ignore_index=True) if measurements else pd.DataFrame(),
             payloads=payloads,
             settings=TypeAdapter(experiment.settings).validate_python(part["settings"], strict=False),

@@ -93,7 +93,7 @@ def samples(class_names: tuple[str, ...]) -> ImageDataset:
 def test_figures_show_names_as_they_are() -> None:
     names = (*NAMES, "two\nlines", "unpaired surrogate \udcff", "e" * 100_000)
     data = samples(names)
-    figure = sample_blocks(data, {"D_R": data}, images=len(names), magnification=1.0)
+    figure = sample_blocks(data, {"D_R": data}, images=len(names))
     titles = {axes.get_title() for block in figure.subfigs for axes in block.axes}
     assert titles == {
         "",

@@ -19,8 +19,9 @@ from robustfeatures.recipes.parameters import Adversary, Augmentation, Precision
 from robustfeatures.training import checkpoints
 from robustfeatures.training.accuracy import accuracy
 from robustfeatures.training.adversary import Attacker
-from robustfeatures.training.loop import HistoryRow, ProbeSet, train
+from robustfeatures.training.loop import HistoryRow, train
 from robustfeatures.training.optimiser import SGD
+from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.schedules import constant, one_cycle, step_drops
 from tests.conftest import QUICK, Digits
 

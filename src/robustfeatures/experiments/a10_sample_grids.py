@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
+from robustfeatures.recipes.parameters import PositiveInt, Strict
 from robustfeatures.recipes.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """How many images per set, and how often their perturbation is magnified."""
+    """How many images per set."""
 
     images: PositiveInt = 10
-    magnification: PositiveFloat = 3.0
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -39,9 +38,7 @@ def figure(results: Results) -> Figure:
     payloads = {row: path for (row, _), path in results.payloads.items()}
     original = read_dataset(payloads.pop("D"), "train", in_memory=False)
     derived = {name: read_dataset(path, "train", in_memory=False) for name, path in payloads.items()}
-    return sample_blocks(
-        original, derived, images=results.settings.images, magnification=results.settings.magnification
-    )
+    return sample_blocks(original, derived, images=results.settings.images)
 
 
 EXPERIMENT = Experiment(

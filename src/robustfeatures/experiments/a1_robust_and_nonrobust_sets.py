@@ -56,6 +56,7 @@ def figure(results: Results) -> Figure:
         bar="eps",
         bar_label=lambda eps: "clean" if eps == 0 else f"L2 {eps:g}",
         xlabel="trained on (standard training, but for 'adversarial')",
+        published=results.comparable_rows,
     )
 
 

@@ -62,6 +62,7 @@ def figure(results: Results) -> Figure:
         bar="eps",
         bar_label=lambda eps: "clean",
         xlabel="trained on ('-robust': made with an adversarially trained model)",
+        published=results.comparable_rows,
     )
 
 

@@ -55,6 +55,7 @@ def figure(results: Results) -> Figure:
         bar="test_set",
         bar_label=lambda test_set: f"on {test_set}",
         xlabel="trained on ('-robust': made with an adversarially trained model)",
+        published=results.comparable_rows,
     )
 
 

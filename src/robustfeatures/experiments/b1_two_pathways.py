@@ -71,7 +71,14 @@ def figure(results: Results) -> Figure:
     """Curves over the epochs, one panel per pathway."""
     from robustfeatures.experiments.plots import curves
 
-    return curves(results.histories, panel="row", line="probe", x="epoch", xlabel="epoch")
+    return curves(
+        results.histories,
+        panel="row",
+        line="probe",
+        x="epoch",
+        xlabel="epoch",
+        published=results.comparable_rows,
+    )
 
 
 def claims(results: Results) -> list[Claim]:

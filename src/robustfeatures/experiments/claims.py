@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-CONFIDENCE = 0.95
+from robustfeatures.experiments.summaries import interval
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,12 @@ class Claim:
         }
         if len(values) < 2:
             return {**row, "low": None, "high": None, "margin": None, "verdict": "not tested"}
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values))
-        margin = mean - half - self.threshold
+        low, high = interval(values)
+        margin = low - self.threshold
         return {
             **row,
-            "low": round(mean - half, 2),
-            "high": round(mean + half, 2),
+            "low": round(low, 2),
+            "high": round(high, 2),
             "margin": round(margin, 2),
             "verdict": "held" if margin > 0 else "not held",
         }

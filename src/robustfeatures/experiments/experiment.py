@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Need:
-    """One artifact that an experiment reads: the row of the table it belongs to, its seed, and its recipe."""
+    """One artifact that an experiment reads: the row of the table it belongs to, its seed, and its recipe.
+
+    `columns` stand beside the row in what it measured: the varied fields of a grid's cell, say.
+    """
 
     row: str
     seed: int
     recipe: Recipe
+    columns: Mapping[str, str | int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,14 @@ class Results:
     """What the needs of an experiment measured, and the settings it was asked for.
 
     evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent).
-    histories: columns row, seed, epoch, probe, accuracy (percent), loss.
+    histories: columns row, seed, epoch, probe, accuracy (percent; of a performance correlation 100 times its value),
+        loss, images.
     measurements: columns row, seed, and those of the measurement.
+    All three: the columns of the need as well.
     payloads: the data set or weights of each (row, seed).
     published: the paper's own rows (columns as in the table, accuracy in percent), and where they stand.
     comparable: whether the study repeats the paper's setting, so that both may stand in one row.
+    notes: warnings on what was measured, which table and figure print.
     """
 
     evaluations: pd.DataFrame
@@ -47,11 +54,22 @@ class Results:
     published_source: str = ""
     published_setting: str = ""
     comparable: bool = False
+    notes: Sequence[str] = ()
+
+    @property
+    def comparable_rows(self) -> pd.DataFrame | None:
+        """The paper's own rows if they may stand beside the measured ones."""
+        return self.published if self.comparable else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One experiment of a paper; `needs` is called without torch, the other functions after all is measured."""
+    """One experiment of a paper; `needs` is called without torch, the other functions after all is measured.
+
+    `table` returns identifying columns, then of each measured quantity x its mean `x` and, as far as they apply,
+    `x_std`, `x_low`, `x_high`, `published_x` and `difference_x`, and `seeds` (see `summaries.over_seeds`). `units`
+    are those of its columns.
+    """
 
     id: str
     title: str
@@ -61,4 +79,5 @@ class Experiment:
     table: Callable[[Results], pd.DataFrame] | None = None
     figure: Callable[[Results], Figure] | None = None
     claims: Callable[[Results], Sequence[Claim]] | None = None
+    units: Mapping[str, str] = field(default_factory=lambda: {"accuracy": "%"})
     caption: str = field(default="")

@@ -1,33 +1,99 @@
-"""Tables from rows: means and standard deviations over seeds, published values beside them."""
+"""Tables from rows: means, standard deviations and 95 % intervals over seeds, published values beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Results
 
-
-def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """One line per `by`, in order of appearance: accuracy (mean, percent), accuracy_std (n - 1), seeds."""
-    grouped = rows.groupby(list(by), sort=False)["accuracy"]
-    table = grouped.agg(accuracy="mean", accuracy_std="std", seeds="count").reset_index()
-    return table.round({"accuracy": 2, "accuracy_std": 2})
+CONFIDENCE = 0.95
+ACCURACY = ("accuracy",)
 
 
-def with_published(table: pd.DataFrame, results: Results, on: Sequence[str]) -> pd.DataFrame:
-    """The table with a column `published`, filled only where the study repeats the paper's setting."""
-    if results.comparable and results.published is not None:
-        published = results.published.rename(columns={"accuracy": "published"})
-        return table.merge(published[[*on, "published"]], on=list(on), how="left")
-    return table.assign(published=float("nan"))
+def interval(values: ArrayLike) -> tuple[float, float]:
+    """The ends of the 95 % interval of the mean (Student's t); NaN of fewer than two values."""
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return float("nan"), float("nan")
+    middle = float(values.mean())
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values))
+    return middle - half, middle + half
 
 
-def by_seed(rows: pd.DataFrame, **where: object) -> pd.Series:
-    """Accuracy (percent) of the rows that match all of `where`, indexed by seed."""
-    for column, value in where.items():
-        rows = rows[rows[column] == value]
-    return rows.set_index("seed")["accuracy"]
+def over_seeds(rows: pd.DataFrame, by: Sequence[str], *, values: Sequence[str] = ACCURACY) -> pd.DataFrame:
+    """One line per `by`, in order of appearance: of each quantity x of `values` the columns x (mean), x_std, x_low,
+    x_high (standard deviation with n - 1, ends of the 95 % interval of the mean), and then `seeds`.
+
+    Accuracies (percent) are rounded to two decimals, other quantities to six significant digits.
+    """
+    grouped = rows.groupby(list(by), sort=False)
+    columns: dict[str, Any] = {}
+    for value in values:
+        found = grouped[value]
+        columns[value] = _rounded(found.mean(), value)
+        columns[f"{value}_std"] = _rounded(found.std(), value)
+        columns[f"{value}_low"] = _rounded(found.agg(lambda seeds: interval(seeds.dropna())[0]), value)
+        columns[f"{value}_high"] = _rounded(found.agg(lambda seeds: interval(seeds.dropna())[1]), value)
+    columns["seeds"] = grouped[values[0]].count()
+    return pd.DataFrame(columns).reset_index()
+
+
+def with_published(
+    table: pd.DataFrame, results: Results, on: Sequence[str], *, values: Sequence[str] = ACCURACY
+) -> pd.DataFrame:
+    """The table with columns `published_x` and `difference_x` (measured minus published) per quantity x of `values`.
+
+    They are filled only where the study repeats the paper's setting and the paper prints the number.
+    """
+    printed = results.comparable_rows
+    if printed is None:
+        beside = table.assign(**{f"published_{value}": float("nan") for value in values})
+    else:
+        known = [value for value in values if value in printed]
+        renamed = printed[[*on, *known]].rename(columns={value: f"published_{value}" for value in known})
+        beside = table.merge(renamed, on=list(on), how="left", validate="one_to_one")
+    for value in values:
+        column = f"published_{value}"
+        published = beside[column] if column in beside else pd.Series(float("nan"), beside.index)
+        beside[column] = published
+        beside[f"difference_{value}"] = _rounded(beside[value] - published, value)
+    return beside
+
+
+def by_seed(rows: pd.DataFrame, *, value: str = "accuracy", **where: object) -> pd.Series:
+    """`value` (accuracy in percent) of the rows that match all of `where`, indexed by seed."""
+    for column, wanted in where.items():
+        rows = rows[rows[column] == wanted]
+    return rows.set_index("seed")[value]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson's r, the ends of its 95 % interval (Fisher's z), the two-sided p value, and the number of points."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    points: int
+
+
+def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
+    """Pearson's correlation of two lists of equal length, two or more; fewer than four leave the interval open."""
+    found = stats.pearsonr(x, y)
+    ends = found.confidence_interval(CONFIDENCE) if len(x) > 3 else (-1.0, 1.0)
+    return Correlation(float(found.statistic), float(ends[0]), float(ends[1]), float(found.pvalue), len(x))
+
+
+def _rounded(values: pd.Series, name: str) -> pd.Series:
+    if name in ACCURACY:
+        return values.round(2)
+    return values.map(lambda value: float(f"{value:.6g}"))

@@ -113,7 +113,7 @@ def estimate(recipe: Recipe) -> Estimate:
     data = _data(recipe)
     count, shape = data_size(data)
     megabytes = min(4 * count * prod(shape) / 1e6, MOST_IMAGE_MEGABYTES)
-    operations = count * _passes(recipe) * 3 * forward_operations(_network(recipe), shape)
+    operations = count * _passes(recipe, count) * 3 * forward_operations(_network(recipe), shape)
     return Estimate(count * _readings(recipe), operations, ceil(BASE_MEGABYTES + COPIES * megabytes))
 
 
@@ -132,17 +132,24 @@ def _network(recipe: Recipe) -> p.Architecture:
     return model.architecture
 
 
-def _passes(recipe: Recipe) -> float:
-    """How often each image goes forward and backward through the network."""
+def _passes(recipe: Recipe, count: int) -> float:
+    """How often each of `count` images goes forward and backward through the network."""
     match recipe.parameters:
         case p.Model(training=training, probes=probes):
             attacked = training.adversary.steps if training.adversary is not None else 0
-            return training.epochs * (1 + attacked + len(probes) / 3)
+            return training.epochs * (1 + attacked + sum(_probing(probe, count) for probe in probes))
         case p.Derived(method=method):
             return method.steps
         case p.Evaluation(attack=attack, eps=eps, label_shifts=label_shifts):
             return attack.steps * len(eps) * len(label_shifts)
     return 0
+
+
+def _probing(probe: p.Probe, count: int) -> float:
+    """The same for a probe, per epoch; a prediction goes forward alone."""
+    steps = probe.attack.steps if probe.attack is not None else 0
+    share = min(1.0, (probe.images or count) / count)
+    return share / probe.every * (steps + (1 + len(probe.transfer_to)) / 3)
 
 
 def _readings(recipe: Recipe) -> float:

@@ -167,13 +167,14 @@ class Augmentation(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Strict):
-    """Stochastic gradient descent with momentum on the cross-entropy."""
+    """Gradient descent on the cross-entropy: stochastic with momentum, or Adam with `momentum` as its first decay."""
 
     epochs: PositiveInt
     batch_size: PositiveInt
     learning_rate: PositiveFloat
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     weight_decay: Annotated[float, Ge(0)] = 0.0
+    optimiser: Literal["sgd", "adam"] = "sgd"
     schedule: Literal["constant", "one-cycle", "step"] = "one-cycle"
     milestones: tuple[PositiveInt, ...] = ()
     augmentation: Augmentation | None = None
@@ -181,13 +182,31 @@ class Training(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProbeAttack(Adversary):
+    """PGD on the network as it is: away from the labels of the probe or, `targeted`, towards them."""
+
+    targeted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Probe(Strict):
-    """An accuracy taken after every epoch on one split of one input, with its labels y or (y + label_shift) mod C."""
+    """What is taken while a network trains, on one split of one input, with its labels y or (y + label_shift) mod C.
+
+    `measure`: the accuracy, or the performance correlation with a logistic regression of the images trained on. With
+    `attack` both are of adversarial examples; the networks in the inputs `transfer_to` are shown the same. The cost is
+    bounded by `images` (a draw that is the same for every network; all without) and by `every`: how many epochs lie
+    between two takings. The last epoch always has one.
+    """
 
     name: str
     input: str
     split: Split
     label_shift: Annotated[int, Ge(0)] = 0
+    measure: Literal["accuracy", "performance-correlation"] = "accuracy"
+    attack: ProbeAttack | None = None
+    transfer_to: tuple[str, ...] = ()
+    images: PositiveInt | None = None
+    every: PositiveInt = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes import parameters as p
 from robustfeatures.recipes.canonical import canonical_json, plain
+from robustfeatures.recipes.grids import Cell
 from robustfeatures.recipes.recipe import Recipe
 from robustfeatures.recipes.study import Robustness, Study
 
@@ -140,6 +141,11 @@ class Pieces:
         The seed only tells recipes apart; a measurement that draws finds it among its settings.
         """
         return Recipe(f"{label}-seed{seed}", p.Measurement(module=module, settings=plain(settings)), inputs)
+
+    def grid(self, name: str) -> tuple[Cell, ...]:
+        """The cells of a named grid, each the name of a training."""
+        _named(self.study.grids, name, "grids")
+        return self.study.cells(name)
 
     @property
     def robustness(self) -> Robustness:

@@ -72,10 +72,12 @@ class Recipe:
         match self.parameters:
             case p.Data() as data:
                 entries |= {source_entry(each.source) for each in data.all_sources()}
-            case p.Model(architecture=architecture, training=training):
+            case p.Model(architecture=architecture, training=training, probes=probes):
                 entries.add(factory_name(architecture.name))
-                if training.adversary is not None:
+                if training.adversary is not None or any(probe.attack for probe in probes):
                     entries.add("robustfeatures.training.adversary")
+                if any(probe.measure == "performance-correlation" for probe in probes):
+                    entries.add("robustfeatures.training.performance_correlation")
             case p.Measurement(module=module):
                 entries.add(f"robustfeatures.{module}")
         for recipe in self.inputs.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from annotated_types import MinLen
 from robustfeatures.data.registry import BROUGHT, OWN_FILES, source_entry
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.models.registry import factory_name
+from robustfeatures.recipes.grids import Cell, Grid, unfolded
 from robustfeatures.recipes.parameters import (
     Architecture,
     Attack,
@@ -54,8 +55,8 @@ class Study(Strict):
     `published_setting` names the setting of the papers ("CIFAR-10") that the study repeats; published numbers stand
     beside the measured ones as comparable only then. `precision` is that of convolutions and matrix products in
     training, attack and evaluation. `experiments` maps an id (A1 ... E4) to its own settings. `other_data` and
-    `other_architectures` are those that an experiment asks for by name beside the study's own. A study of the papers'
-    theory has neither data nor networks.
+    `other_architectures` are those that an experiment asks for by name beside the study's own. The cells of `grids` are
+    named trainings like any other. A study of the papers' theory has neither data nor networks.
     """
 
     title: str
@@ -66,6 +67,7 @@ class Study(Strict):
     precision: Precision = "float32"
     seeds: Annotated[tuple[Seed, ...], MinLen(1)]
     training: Mapping[Name, Training] = field(default_factory=dict)
+    grids: Mapping[Name, Grid] = field(default_factory=dict)
     derived: Mapping[Name, DerivedSet] = field(default_factory=dict)
     robustness: Robustness | None = None
     experiments: Mapping[str, Mapping[str, Any]]
@@ -75,6 +77,10 @@ class Study(Strict):
         """Every data set of the study by the field that holds it."""
         named = {f"other_data.{name}": data for name, data in self.other_data.items()}
         return named if self.data is None else {"data": self.data, **named}
+
+    def cells(self, grid: str) -> tuple[Cell, ...]:
+        """The trainings of a named grid."""
+        return unfolded(grid, self.grids[grid], self.training)
 
 
 def read_study(path: Path) -> Study:
@@ -90,8 +96,10 @@ def read_study(path: Path) -> Study:
         for architecture in (study.architecture, *study.other_architectures.values()):
             if architecture is not None:
                 factory_name(architecture.name)
+        cells = {cell.name: cell.training for grid in study.grids for cell in study.cells(grid)}
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+    study = replace(study, training={**study.training, **cells})
     for name, derived in study.derived.items():
         for role, training in (("source", derived.source), ("training", derived.training)):
             if training not in study.training:

@@ -43,7 +43,10 @@ class Part:
         return {
             "id": self.experiment.id,
             "settings": plain(self.settings),
-            "needs": [{"row": need.row, "seed": need.seed, "artifact": need.recipe.name} for need in self.needs],
+            "needs": [
+                {"row": need.row, "seed": need.seed, "artifact": need.recipe.name, "columns": dict(need.columns)}
+                for need in self.needs
+            ],
         }
 
 

@@ -8,20 +8,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
-from robustfeatures.data.dataset import read_dataset
+from robustfeatures.data.dataset import ImageDataset, read_dataset
+from robustfeatures.data.raw import Rows
 from robustfeatures.engine.batches import batches_of
 from robustfeatures.models.creation import create
-from robustfeatures.models.saving import save_network
-from robustfeatures.randomness import split_seed
+from robustfeatures.models.saving import load_network, save_network
+from robustfeatures.randomness import numpy_generator, split_seed
 from robustfeatures.training.checkpoints import Checkpoints
-from robustfeatures.training.loop import HistoryRow, Perturbation, ProbeSet, train
+from robustfeatures.training.loop import HistoryRow, Perturbation, train
+from robustfeatures.training.probes import Measure, ProbeSet, share_right
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
     from robustfeatures.models.network import Network
-    from robustfeatures.recipes.parameters import Model, Probe
+    from robustfeatures.recipes.parameters import Adversary, Model, Precision, Probe
 
 
 def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
@@ -35,7 +38,8 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
     mean, std = data.channel_statistics()
     network.normalise(torch.from_numpy(mean), torch.from_numpy(std))
     network.to(job.device)
-    probes = [_probe_set(probe, inputs, job.device) for probe in parameters.probes]
+    with torch.random.fork_rng([job.device] if job.device.type == "cuda" else []):
+        probes = [_probe_set(probe, parameters, network, data, inputs, job.device) for probe in parameters.probes]
     images = batches_of(data, job.device)
     with job.computing(), Checkpoints(job.scratch) as checkpoints:
         history = train(
@@ -50,6 +54,8 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
             checkpoints=checkpoints,
             progress=job.progress,
         )
+    if probes:
+        job.costs["probe_seconds"] = sum(probe.seconds for probe in probes)
     save_network(
         network,
         folder / "model.safetensors",
@@ -62,22 +68,65 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
 
 
 def _perturbation(network: Network, parameters: Model) -> Perturbation | None:
-    if parameters.training.adversary is None:
-        return None
+    adversary = parameters.training.adversary
+    return None if adversary is None else _attacker(network, adversary, parameters.precision)
+
+
+def _attacker(network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> Perturbation:
     # By name, so that the recipe of a standard training does not depend on the code of the attacks.
     attacker = import_module("robustfeatures.training.adversary").Attacker
-    made: Perturbation = attacker(network, parameters.training.adversary, parameters.precision)
+    made: Perturbation = attacker(network, adversary, precision, targeted=targeted)
     return made
 
 
-def _probe_set(probe: Probe, inputs: Mapping[str, Path], device: torch.device) -> ProbeSet:
-    data = read_dataset(inputs[probe.input], probe.split, in_memory=False)
+def _probe_set(
+    probe: Probe,
+    parameters: Model,
+    network: Network,
+    trained_on: ImageDataset,
+    inputs: Mapping[str, Path],
+    device: torch.device,
+) -> ProbeSet:
+    data = _drawn(read_dataset(inputs[probe.input], probe.split, in_memory=False), probe.images)
     labels = (torch.from_numpy(data.labels) + probe.label_shift) % data.num_classes
-    return ProbeSet(probe.name, batches_of(data, device), labels.to(device))
+    attack = probe.attack
+    return ProbeSet(
+        probe.name,
+        batches_of(data, device),
+        labels.to(device),
+        precision=parameters.precision,
+        every=probe.every,
+        attack=attack and _attacker(network, attack, parameters.precision, targeted=attack.targeted),
+        judges={role: load_network(inputs[role], device) for role in probe.transfer_to},
+        measure=share_right if probe.measure == "accuracy" else _correlation(trained_on, data),
+    )
+
+
+def _drawn(data: ImageDataset, images: int | None) -> ImageDataset:
+    """So many images of a split, drawn without regard to the model; all of them where it has no more."""
+    if images is None or images >= len(data):
+        return data
+    rows = np.sort(numpy_generator(0, "probe").choice(len(data), images, replace=False))
+    provenance = {name: column[rows] for name, column in data.provenance.items()}
+    return ImageDataset(Rows(data.images, rows), data.labels[rows], provenance, data.class_names)
+
+
+def _correlation(trained_on: ImageDataset, data: ImageDataset) -> Measure:
+    # By name, as above.
+    module = import_module("robustfeatures.training.performance_correlation")
+    simple = module.simple_predictions(trained_on.float_images(), trained_on.labels, data.float_images())
+
+    def measure(predicted: torch.Tensor, labels: torch.Tensor) -> float:
+        found: float = module.performance_correlation(
+            predicted.cpu().numpy(), labels.cpu().numpy(), simple, data.num_classes
+        )
+        return found
+
+    return measure
 
 
 def _write_history(path: Path, history: list[HistoryRow]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HistoryRow.__annotations__)
-        writer.writerows((row.epoch, row.probe, repr(row.accuracy), repr(row.loss)) for row in history)
+        writer.writerows((row.epoch, row.probe, repr(row.value), repr(row.loss), row.images) for row in history)

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 
 class Attacker:
-    """PGD from the original image on the network as it is now, in eval mode, as in not-bugs-2019, Appendix C.3."""
+    """PGD from the original image on the network as it is now, in eval mode, as in not-bugs-2019, Appendix C.3.
 
-    def __init__(self, network: Network, adversary: Adversary, precision: Precision) -> None:
+    Away from the labels or, `targeted`, towards them.
+    """
+
+    def __init__(self, network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> None:
         self.prepared = Prepared(network, precision=precision)
         self.adversary = adversary
+        self.targeted = targeted
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
         """Adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,)."""
@@ -41,4 +45,5 @@ class Attacker:
             eps=adversary.eps,
             step_size=adversary.step_size,
             steps=adversary.steps,
+            targeted=self.targeted,
         )

@@ -15,9 +15,9 @@ from torch.nn import functional
 from robustfeatures.engine.precision import autocast, training_format
 from robustfeatures.errors import UserError
 from robustfeatures.randomness import split_seed
-from robustfeatures.training.accuracy import accuracy
 from robustfeatures.training.augmentation import Augmenter
-from robustfeatures.training.optimiser import SGD
+from robustfeatures.training.optimiser import Optimiser, optimiser_of
+from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.schedules import Schedule, constant, one_cycle, step_drops
 
 if TYPE_CHECKING:
@@ -35,22 +35,17 @@ Perturbation = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class ProbeSet:
-    """Images and labels (N,) on which accuracy is taken after each epoch."""
-
-    name: str
-    images: Batches
-    labels: Tensor
-
-
-@dataclass(frozen=True)
 class HistoryRow:
-    """One probe after one epoch, counted from 1; `accuracy` from 0 to 1, `loss` the epoch's mean training loss."""
+    """A probe's value after one epoch, counted from 1, on so many images; `loss` is the epoch's mean training loss.
+
+    An accuracy is a share from 0 to 1; a performance correlation may be negative.
+    """
 
     epoch: int
     probe: str
-    accuracy: float
+    value: float
     loss: float
+    images: int
 
 
 def schedule(settings: Training, steps_per_epoch: int) -> Schedule:
@@ -94,49 +89,79 @@ def train(
         UserError: the loss, looked at every `LOOK_EVERY` steps, or a weight at the end is no longer finite.
     """
     probes = tuple(probes)
-    steps_per_epoch = math.ceil(len(images) / settings.batch_size)
-    rate = schedule(settings, steps_per_epoch)
     layout = training_format(network, images.image_shape[-1], images.device)
     network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
-    optimiser = SGD(network.parameters(), momentum=settings.momentum, weight_decay=settings.weight_decay)
+    optimiser = optimiser_of(settings, network.parameters())
     position = _resumed(network, optimiser, checkpoints, images.device)
-    total = torch.full((), position.total, dtype=torch.float64, device=images.device)
+    run = _Run(
+        network, images, labels, settings, seed, precision, perturbation, checkpoints, progress, layout, optimiser
+    )
     for epoch in range(position.epoch, settings.epochs):
-        generator = torch.Generator().manual_seed(split_seed(seed, "order", epoch))
-        order = torch.randperm(len(images), generator=generator)
-        augment = settings.augmentation and Augmenter(settings.augmentation, len(images), generator, images.device)
-        network.train()
-        for rows, batch in images.batches(order[position.step * settings.batch_size :], settings.batch_size):
-            batch_labels = labels[rows]
-            if augment:
-                batch = augment(batch, rows)
-            if perturbation:
-                batch = perturbation(batch, batch_labels)
-            with autocast(images.device, precision):
-                loss = functional.cross_entropy(network(batch.contiguous(memory_format=layout)), batch_labels)
-            optimiser.zero_grad()
-            torch.autograd.backward(loss)
-            optimiser.step(rate(epoch * steps_per_epoch + position.step))
-            total += loss.detach() * len(rows)
-            position.step += 1
-            seen = epoch * len(images) + min(position.step * settings.batch_size, len(images))
-            progress(seen, settings.epochs * len(images))
-            due = checkpoints is not None and checkpoints.due()
-            if position.step < steps_per_epoch and (due or position.step % LOOK_EVERY == 0):
-                position.total = _finite(total, epoch, position.step)
-                if checkpoints and due:
-                    checkpoints.save(_state(network, optimiser, position))
-        mean_loss = _finite(total, epoch, position.step) / len(images)
-        total.zero_()
+        mean_loss = run.epoch(position)
         for probe in probes:
-            share = accuracy(network, probe.images, probe.labels, precision=precision)
-            position.history.append(HistoryRow(epoch + 1, probe.name, share, mean_loss))
+            if probe.due(epoch + 1, settings.epochs):
+                values = probe.take(network)
+                position.history += [
+                    HistoryRow(epoch + 1, name, value, mean_loss, len(probe.images)) for name, value in values.items()
+                ]
         position = Position(epoch + 1, history=position.history)
         if checkpoints and checkpoints.due():
             checkpoints.save(_state(network, optimiser, position))
     network.eval()
     _check_weights(network)
     return position.history
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """What stays the same from epoch to epoch of one training."""
+
+    network: nn.Module
+    images: Batches
+    labels: Tensor
+    settings: Training
+    seed: int
+    precision: Precision
+    perturbation: Perturbation | None
+    checkpoints: Checkpoints | None
+    progress: Callable[[int, int], None]
+    layout: torch.memory_format
+    optimiser: Optimiser
+
+    def epoch(self, position: Position) -> float:
+        """Train from `position` to the end of its epoch; the mean loss of the epoch."""
+        count, size = len(self.images), self.settings.batch_size
+        steps = math.ceil(count / size)
+        rate = schedule(self.settings, steps)
+        generator = torch.Generator().manual_seed(split_seed(self.seed, "order", position.epoch))
+        order = torch.randperm(count, generator=generator)
+        augmentation = self.settings.augmentation
+        augment = augmentation and Augmenter(augmentation, count, generator, self.images.device)
+        total = torch.full((), position.total, dtype=torch.float64, device=self.images.device)
+        self.network.train()
+        for rows, batch in self.images.batches(order[position.step * size :], size):
+            shown = augment(batch, rows) if augment else batch
+            learning_rate = rate(position.epoch * steps + position.step)
+            total += self._step(shown, self.labels[rows], learning_rate) * len(rows)
+            position.step += 1
+            self.progress(position.epoch * count + min(position.step * size, count), self.settings.epochs * count)
+            due = self.checkpoints is not None and self.checkpoints.due()
+            if position.step < steps and (due or position.step % LOOK_EVERY == 0):
+                position.total = _finite(total, position.epoch, position.step)
+                if self.checkpoints and due:
+                    self.checkpoints.save(_state(self.network, self.optimiser, position))
+        return _finite(total, position.epoch, position.step) / count
+
+    def _step(self, batch: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
+        """One step on images (n, C, H, W) and labels (n,); its mean loss."""
+        if self.perturbation:
+            batch = self.perturbation(batch, labels)
+        with autocast(self.images.device, self.precision):
+            loss = functional.cross_entropy(self.network(batch.contiguous(memory_format=self.layout)), labels)
+        self.optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimiser.step(learning_rate)
+        return loss.detach()
 
 
 def _check_weights(network: nn.Module) -> None:
@@ -154,10 +179,10 @@ def _finite(total: Tensor, epoch: int, step: int) -> float:
     return loss
 
 
-def _state(network: nn.Module, optimiser: SGD, position: Position) -> dict[str, Any]:
+def _state(network: nn.Module, optimiser: Optimiser, position: Position) -> dict[str, Any]:
     return {
         "network": network.state_dict(),
-        "velocities": optimiser.velocities,
+        "optimiser": optimiser.state,
         "epoch": position.epoch,
         "step": position.step,
         "total": position.total,
@@ -165,12 +190,14 @@ def _state(network: nn.Module, optimiser: SGD, position: Position) -> dict[str, 
     }
 
 
-def _resumed(network: nn.Module, optimiser: SGD, checkpoints: Checkpoints | None, device: torch.device) -> Position:
+def _resumed(
+    network: nn.Module, optimiser: Optimiser, checkpoints: Checkpoints | None, device: torch.device
+) -> Position:
     state = checkpoints.load(device) if checkpoints else None
     if state is None:
         return Position()
     network.load_state_dict(state["network"])
-    optimiser.velocities = state["velocities"]
+    optimiser.state = state["optimiser"]
     log.info("goes on from its checkpoint: %d epochs and %d steps are done", state["epoch"], state["step"])
     history = [HistoryRow(*row) for row in state["history"]]
     return Position(state["epoch"], state["step"], state["total"], history)

@@ -1,25 +1,34 @@
-"""Stochastic gradient descent with momentum, on torch's functional form.
+"""Stochastic gradient descent with momentum, and Adam, on torch's functional forms.
 
-`torch.optim.SGD` imports torch's compiler when it is made, a second in every one of a study's many short jobs.
+`torch.optim.Optimizer` imports torch's compiler when it is made, a second in every one of a study's many short jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
+if TYPE_CHECKING:
+    from robustfeatures.recipes.parameters import Training
 
-class SGD:
-    """The update of `torch.optim.SGD` with momentum and weight decay (L2, added to the gradient)."""
+# Kingma and Ba (2015), "Adam": the decay of the second moment, and what keeps the quotient finite.
+SECOND_MOMENT = 0.999
+ADAM_EPSILON = 1e-8
+
+
+class Optimiser:
+    """What moves parameters along their gradients; `state` is all that it remembers between two steps."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, momentum: float, weight_decay: float) -> None:
         self.parameters = list(parameters)
         self.momentum = momentum
         self.weight_decay = weight_decay
-        self.velocities: list[Tensor | None] = [None] * len(self.parameters)
+        self.state: dict[str, Any] = {}
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -30,7 +39,18 @@ class SGD:
     def step(self, learning_rate: float) -> None:
         """Move every parameter that has a gradient."""
         gradients = {index: p.grad for index, p in enumerate(self.parameters) if p.grad is not None}
-        velocities = [self.velocities[index] for index in gradients]
+        self._move(gradients, learning_rate)
+
+    def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
+        raise NotImplementedError
+
+
+class SGD(Optimiser):
+    """The update of `torch.optim.SGD` with momentum and weight decay (L2, added to the gradient)."""
+
+    def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
+        remembered: dict[int, Tensor | None] = self.state.setdefault("velocities", {})
+        velocities = [remembered.get(index) for index in gradients]
         sgd(
             [self.parameters[index] for index in gradients],
             list(gradients.values()),
@@ -44,5 +64,37 @@ class SGD:
             nesterov=False,
             maximize=False,
         )
-        for index, velocity in zip(gradients, velocities, strict=True):
-            self.velocities[index] = velocity
+        remembered.update(zip(gradients, velocities, strict=True))
+
+
+class Adam(Optimiser):
+    """The update of `torch.optim.Adam`; weight decay is L2, added to the gradient, and momentum the first decay."""
+
+    def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
+        moved = [self.parameters[index] for index in gradients]
+        if not self.state:
+            for name in ("first", "second"):
+                self.state[name] = {index: torch.zeros_like(p) for index, p in enumerate(self.parameters)}
+            self.state["steps"] = {index: torch.zeros(()) for index in range(len(self.parameters))}
+        adam(
+            moved,
+            list(gradients.values()),
+            [self.state["first"][index] for index in gradients],
+            [self.state["second"][index] for index in gradients],
+            [],
+            [self.state["steps"][index] for index in gradients],
+            foreach=True,
+            amsgrad=False,
+            beta1=self.momentum,
+            beta2=SECOND_MOMENT,
+            lr=learning_rate,
+            weight_decay=self.weight_decay,
+            eps=ADAM_EPSILON,
+            maximize=False,
+        )
+
+
+def optimiser_of(settings: Training, parameters: Iterable[nn.Parameter]) -> Optimiser:
+    """The optimiser that the settings ask for."""
+    kind = Adam if settings.optimiser == "adam" else SGD
+    return kind(parameters, momentum=settings.momentum, weight_decay=settings.weight_decay)

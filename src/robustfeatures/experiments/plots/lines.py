@@ -1,0 +1,93 @@
+"""Curves with a band over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from robustfeatures.experiments.plots.style import (
+    COLOURS,
+    MARKERS,
+    STYLES,
+    in_order,
+    legend_above,
+    log_axis,
+    mark_published,
+    name_horizontal,
+    published_handle,
+    value_axis,
+)
+
+# Curves of no more points than this show each of them.
+FEW_POINTS = 15
+
+
+def curves(
+    rows: pd.DataFrame,
+    *,
+    line: str,
+    x: str,
+    xlabel: str,
+    panel: str | None = None,
+    line_label: Callable[[Any], str] = str,
+    panel_label: Callable[[Any], str] = str,
+    value: str = "accuracy",
+    ylabel: str = "accuracy (%)",
+    log_x: bool = False,
+    log_y: bool = False,
+    published: pd.DataFrame | None = None,
+) -> Figure:
+    """`value` against `x`: a panel per value of `panel`, a line with its band over seeds per value of `line`.
+
+    Lines are means, bands standard deviations. `published` (`results.comparable_rows`) has the columns `panel`, `line`,
+    `value` and, unless its values are those at the end of the curve, `x`; it is drawn as hollow diamonds.
+    """
+    panels, lines = in_order(rows[panel]) if panel else [None], in_order(rows[line])
+    figure = Figure(figsize=(max(4.5, 4.0 * len(panels)), 3.2), layout="constrained")
+    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)
+    for axes, name in zip(grid[0], panels, strict=True):
+        part = rows if panel is None else rows[rows[panel] == name]
+        printed = published if panel is None or published is None else published[published[panel] == name]
+        for number, each in enumerate(lines):
+            _curve(axes, part[part[line] == each], x=x, value=value, number=number)
+            if printed is not None:
+                here = printed[printed[line] == each]
+                places = here[x].to_list() if x in here else [part[x].max()] * len(here)
+                mark_published(axes, places, here[value].to_list(), COLOURS[number % len(COLOURS)])
+        if panel is not None:
+            axes.set_title(panel_label(name), fontsize=10)
+        value_axis(axes, ylabel, log=log_y)
+        axes.label_outer()
+        if log_x:
+            log_axis(axes, "x")
+    name_horizontal(figure, list(grid[0]), xlabel)
+    handles = grid[0][0].get_legend_handles_labels()[0]
+    for handle, each in zip(handles, lines, strict=True):
+        handle.set_label(line_label(each))
+    legend_above(figure, [*handles, *([published_handle()] if published is not None else [])])
+    return figure
+
+
+def _curve(axes: Axes, rows: pd.DataFrame, *, x: str, value: str, number: int) -> None:
+    """One line and its band, in the colour, style and marker of this number."""
+    part = rows.groupby(x)[value].agg(["mean", "std"])
+    band = part["std"].fillna(0.0)
+    colour = COLOURS[number % len(COLOURS)]
+    few = len(part) <= FEW_POINTS
+    axes.plot(
+        part.index.to_numpy(),
+        part["mean"],
+        linestyle=STYLES[number % len(STYLES)],
+        marker=MARKERS[number % len(MARKERS)] if few else None,
+        markersize=3.5,
+        color=colour,
+        label=str(number),
+    )
+    if (band > 0).any():
+        axes.fill_between(
+            part.index.to_numpy(), part["mean"] - band, part["mean"] + band, color=colour, alpha=0.2, lw=0
+        )

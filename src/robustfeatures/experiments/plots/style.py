@@ -1,0 +1,98 @@
+"""What all figures share: fonts, colours that differ in lightness, line styles, hatches, markers, axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+# Okabe and Ito's colours, which differ in lightness too.
+COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
+STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
+MARKERS = ("o", "s", "^", "v", "X", "P", "*", "<", ">", "h", "d")
+PUBLISHED: dict[str, Any] = {
+    "marker": "D",
+    "markerfacecolor": "white",
+    "markersize": 5,
+    "linestyle": "none",
+    "zorder": 5,
+}
+
+matplotlib.rcParams.update(
+    {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "hatch.linewidth": 0.6,
+        "legend.handlelength": 3.0,
+        "pdf.fonttype": 42,
+        "svg.hashsalt": "robustfeatures",
+        # Names of classes are shown as they are, whatever they hold.
+        "text.parse_math": False,
+        "text.usetex": False,
+    }
+)
+
+
+def in_order(values: pd.Series) -> list[Any]:
+    """The different values of a column, in order of appearance."""
+    return list(values.unique())
+
+
+def spread(values: Sequence[float]) -> float:
+    """The standard deviation over seeds (n - 1), 0 of fewer than two."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def value_axis(axes: Axes, label: str, *, log: bool = False) -> None:
+    """Name the vertical axis; one in percent shows 0 to 100."""
+    if "(%)" in label:
+        axes.set_ylim(0, 102)
+    axes.set_ylabel(label)
+    if log:
+        log_axis(axes, "y")
+
+
+def log_axis(axes: Axes, which: str) -> None:
+    """A logarithmic axis with plain numbers, since figures show no mathematical text."""
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def mark_published(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str = "black") -> None:
+    """Published values as hollow diamonds, whole even where they lie on the frame."""
+    # Without points the layout would take the marks to lie at the origin of the figure.
+    if len(y):
+        axes.plot(x, y, color=colour, clip_on=False, **PUBLISHED)
+
+
+def published_handle() -> Line2D:
+    """What the legend shows for published values."""
+    return Line2D([], [], color="black", label="published", **PUBLISHED)
+
+
+def name_horizontal(figure: Figure, panels: Sequence[Axes], label: str) -> None:
+    """Name the horizontal axis, once for all panels."""
+    if len(panels) == 1:
+        panels[0].set_xlabel(label)
+    else:
+        figure.supxlabel(label, fontsize=9)
+
+
+def legend_above(figure: Figure, handles: Sequence[Any]) -> None:
+    """One legend for all panels, in rows that are no wider than the figure."""
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    fitting = int(figure.get_figwidth() / (0.075 * longest + 0.75))
+    figure.legend(
+        handles=list(handles), loc="outside upper center", ncols=max(1, min(len(handles), fitting)), frameon=False
+    )
