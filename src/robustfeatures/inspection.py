@@ -76,8 +76,12 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _numbers(folder: Path) -> Iterator[str]:
     if (folder / "rows.csv").exists():
         for row in csv.DictReader((folder / "rows.csv").read_text().splitlines()):
+            if "correct" not in row:
+                yield ", ".join(f"{name} {value}" for name, value in row.items())
+                continue
             share = 100 * int(row["correct"]) / int(row["total"])
-            yield f"eps {row['eps']}, labels shifted by {row['label_shift']}: {share:.2f} % of {row['total']}"
+            under = "" if row["attack"] == "all" else f", {row['attack']} and what ran before it"
+            yield f"eps {row['eps']}, labels shifted by {row['label_shift']}{under}: {share:.2f} % of {row['total']}"
     if (folder / "history.csv").exists():
         history = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
         for row in history:

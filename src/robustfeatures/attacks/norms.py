@@ -12,13 +12,13 @@ TINY = 1e-12
 
 
 class Norm(Protocol):
-    """The three things that differ between balls; images are (N, C, H, W)."""
+    """The three things that differ between balls; images are (N, C, H, W), lengths one number or (N, 1, 1, 1)."""
 
-    def step(self, gradient: Tensor, step_size: float) -> Tensor:
+    def step(self, gradient: Tensor, step_size: float | Tensor) -> Tensor:
         """The move of length `step_size` that raises the loss most, (N, C, H, W)."""
         ...
 
-    def project(self, perturbation: Tensor, eps: float) -> Tensor:
+    def project(self, perturbation: Tensor, eps: float | Tensor) -> Tensor:
         """The nearest perturbation of norm at most `eps`, (N, C, H, W)."""
         ...
 
@@ -35,10 +35,10 @@ def _lengths(values: Tensor) -> Tensor:
 class L2:
     """Euclidean ball: normalised gradient steps, as in Madry et al. (2018) and spec A."""
 
-    def step(self, gradient: Tensor, step_size: float) -> Tensor:
+    def step(self, gradient: Tensor, step_size: float | Tensor) -> Tensor:
         return gradient * (step_size / _lengths(gradient))
 
-    def project(self, perturbation: Tensor, eps: float) -> Tensor:
+    def project(self, perturbation: Tensor, eps: float | Tensor) -> Tensor:
         return perturbation * (eps / _lengths(perturbation)).clamp_max(1.0)
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
@@ -51,10 +51,10 @@ class L2:
 class Linf:
     """Maximum-norm ball: signed gradient steps."""
 
-    def step(self, gradient: Tensor, step_size: float) -> Tensor:
+    def step(self, gradient: Tensor, step_size: float | Tensor) -> Tensor:
         return step_size * gradient.sign()
 
-    def project(self, perturbation: Tensor, eps: float) -> Tensor:
+    def project(self, perturbation: Tensor, eps: float | Tensor) -> Tensor:
         return perturbation.clamp(-eps, eps)
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:

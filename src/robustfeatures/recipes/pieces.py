@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes import parameters as p
-from robustfeatures.recipes.canonical import canonical_json, plain
+from robustfeatures.recipes.canonical import canonical_json, digest, plain
 from robustfeatures.recipes.grids import Cell
 from robustfeatures.recipes.recipe import Recipe
-from robustfeatures.recipes.study import Robustness, Study
+from robustfeatures.recipes.study import Robustness, Study, check_attacks
 
 T = TypeVar("T")
 
@@ -121,17 +121,26 @@ class Pieces:
         label_shifts: Sequence[int] = (0,),
         data: Recipe | None = None,
         split: p.Split = "test",
+        attacks: Sequence[p.Attack] | None = None,
     ) -> Recipe:
-        """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts."""
+        """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts.
+
+        `attacks` stand in for those of the study.
+        """
+        chosen = self.robustness.attacks if attacks is None else tuple(attacks)
+        check_attacks(self.robustness.norm, chosen, "attacks")
         parameters = p.Evaluation(
             split=split,
-            attack=self.robustness.attack,
+            norm=self.robustness.norm,
+            attacks=chosen,
             precision=self.study.precision,
             eps=tuple(eps),
             label_shifts=tuple(label_shifts),
         )
         on = "" if data is None else f"-on-{data.label}"
-        return self._recipe(f"{model.label}{on}-{split}", parameters, {"model": model, "data": data or self.data()})
+        # Other attacks, another label, so that neither passes for an earlier build of the other.
+        under = "" if attacks is None else f"-under-{digest(chosen)[:6]}"
+        return self._recipe(f"{model.label}{on}{under}-{split}", parameters, {"model": model, "data": data or self.data()})
 
     def measurement(
         self, label: str, module: str, settings: Mapping[str, Any], inputs: Mapping[str, Recipe], *, seed: int
@@ -149,7 +158,7 @@ class Pieces:
 
     @property
     def robustness(self) -> Robustness:
-        """The study's attack and radii."""
+        """The study's attacks and radii."""
         if self.study.robustness is None:
             raise UserError("robustness: the field is missing")
         return self.study.robustness

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from robustfeatures.data.registry import source_entry
+from robustfeatures.errors import UserError
 from robustfeatures.models.registry import factory_name
 from robustfeatures.recipes import parameters as p
 from robustfeatures.recipes.canonical import digest, plain, without_paths
@@ -78,6 +79,8 @@ class Recipe:
                     entries.add("robustfeatures.training.adversary")
                 if any(probe.measure == "performance-correlation" for probe in probes):
                     entries.add("robustfeatures.training.performance_correlation")
+            case p.Evaluation(attacks=attacks):
+                entries |= {attack.module for attack in attacks}
             case p.Measurement(module=module):
                 entries.add(f"robustfeatures.{module}")
         for recipe in self.inputs.values():
@@ -86,11 +89,23 @@ class Recipe:
         return tuple(sorted(entries))
 
     @cached_property
+    def version(self) -> int | str:
+        """The version of the stage, and that of a package whose own code is what the artifact is about.
+
+        Raises:
+            UserError: the package is not installed.
+        """
+        parameters = self.parameters
+        if isinstance(parameters, p.Evaluation) and any(attack.kind == "autoattack" for attack in parameters.attacks):
+            return f"{self.stage.version}, pyautoattack {_package_version('pyautoattack')}"
+        return self.stage.version
+
+    @cached_property
     def identity(self) -> dict[str, Any]:
         """What recipe digest and store key have in common."""
         return {
             "stage": self.stage.name,
-            "version": self.stage.version,
+            "version": self.version,
             # Of all parameters only those of data name files; leaving the others as they are saves their unfolding.
             "parameters": without_paths(plain(data)) if isinstance(data := self.parameters, p.Data) else data,
             "code": self.code,
@@ -131,6 +146,14 @@ class Recipe:
 
 
 _code_digest = cache(code_digest)
+
+
+@cache
+def _package_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise UserError(f"robustness.attacks: needs the package {package}; pip install {package}") from None
 
 
 @cache

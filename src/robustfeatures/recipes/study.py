@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,9 +16,11 @@ from robustfeatures.recipes.grids import Cell, Grid, unfolded
 from robustfeatures.recipes.parameters import (
     Architecture,
     Attack,
+    Attacks,
     Data,
     Method,
     Name,
+    NormName,
     PositiveFloat,
     Precision,
     Seed,
@@ -42,9 +44,10 @@ class DerivedSet(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Robustness(Strict):
-    """The attack of every evaluation and the radii that A1 reports; radius 0 is clean and always reported."""
+    """The attacks of every evaluation and the radii that A1 reports; radius 0 is clean and always reported."""
 
-    attack: Attack
+    norm: NormName
+    attacks: Attacks
     eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)]
 
 
@@ -108,11 +111,25 @@ def read_study(path: Path) -> Study:
                 )
         if "test" in derived.splits:
             raise UserError(f"{path}: derived.{name}.splits: a set to train on must not be derived from the test split")
-    if study.robustness is not None and len(set(study.robustness.eps)) < len(study.robustness.eps):
-        raise UserError(f"{path}: robustness.eps: a radius appears twice")
+    if study.robustness is not None:
+        if len(set(study.robustness.eps)) < len(study.robustness.eps):
+            raise UserError(f"{path}: robustness.eps: a radius appears twice")
+        check_attacks(study.robustness.norm, study.robustness.attacks, f"{path}: robustness.attacks")
     if len(set(study.seeds)) < len(study.seeds):
         raise UserError(f"{path}: seeds: a seed appears twice")
     return study
+
+
+def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None:
+    """Check that attacks can run together.
+
+    Raises:
+        UserError: one appears twice, or one is made for another norm.
+    """
+    if len({attack.name for attack in attacks}) < len(attacks):
+        raise UserError(f"{where}: an attack appears twice")
+    if norm != "l2" and any(attack.kind == "cw-l2" for attack in attacks):
+        raise UserError(f"{where}: cw-l2 attacks in the norm l2 alone, not in {norm}")
 
 
 def check_data(data: Data, where: str) -> None:

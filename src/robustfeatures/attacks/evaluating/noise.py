@@ -1,0 +1,52 @@
+"""Random points of the sphere: an attack without gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome, State, work_through
+from robustfeatures.randomness import split_seed
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.parameters import Noise
+
+# What an attack without gradients breaks of what attacks with gradients, run before it, have left.
+BROKEN = "broken without gradients"
+
+
+def attack(attacked: Attacked, settings: Noise) -> Outcome:
+    """Which images withstand `draws` points on the surface of the ball: the same directions for all images and radii.
+
+    Directions are drawn evenly in L2, and from the corners of the ball in Linf.
+    """
+    device = attacked.labels.device
+    limits = attacked.levels
+    broken_at = limits.clone()
+    counts = Counts(len(attacked.radii), device)
+    generator = torch.Generator().manual_seed(split_seed(0, "noise"))
+    drawn = torch.randn((settings.draws, *attacked.images.image_shape), generator=generator)
+    directions = attacked.ball.step(drawn, 1.0).to(device)
+
+    def enter(places: Tensor, images: Tensor) -> State:
+        none = torch.zeros_like(places)
+        return {"place": places, "origin": images, "level": none, "draw": none}
+
+    @torch.no_grad()
+    def advance(state: State) -> tuple[State, Tensor]:
+        eps = attacked.radii[state["level"]].view(-1, 1, 1, 1)
+        logits = attacked.network((state["origin"] + eps * directions[state["draw"]]).clamp(0.0, 1.0))
+        wrong = logits.argmax(dim=1) != attacked.labels[state["place"]]
+        broken_at[state["place"][wrong]] = state["level"][wrong]
+        last = state["draw"] == settings.draws - 1
+        over = wrong | last
+        counts.add(state["level"][over], wrong[over])
+        state["level"] = state["level"] + last
+        state["draw"] = torch.where(last, 0, state["draw"] + 1)
+        return state, wrong | (last & (state["level"] == limits[state["place"]]))
+
+    work_through(attacked, enter, advance)
+    levels = torch.arange(len(attacked.radii), device=device)
+    return Outcome(levels < broken_at[:, None], {BROKEN: counts.counts})

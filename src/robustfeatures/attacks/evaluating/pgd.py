@@ -1,0 +1,130 @@
+"""PGD with several starts and step sizes, at rising radii, each image until it is misclassified."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome, State, work_through
+from robustfeatures.attacks.norms import TINY
+from robustfeatures.randomness import split_seed
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.parameters import PGD
+
+DIAGNOSTICS = ("no gradient", "loss not raised", "broken from a random start alone")
+
+
+def attack(attacked: Attacked, settings: PGD) -> Outcome:
+    """Which images withstand PGD at which radii.
+
+    An image goes through all runs (starts times step sizes) at its smallest radius, then at the next, and leaves for
+    good as soon as an iterate is misclassified, which counts at every larger radius too. Iterates are those of
+    `robustfeatures.attacks.pgd`. Diagnostics, per image that was attacked at a radius:
+
+    - "no gradient": the gradient of the loss at the image itself is shorter than 1e-12, so that it carries no direction;
+    - "loss not raised": it withstood the first run, whose last iterate has no higher loss than the image itself;
+    - "broken from a random start alone": no run from the image itself broke it, one from a random start did.
+    """
+    runs = _Runs(attacked, settings)
+    work_through(attacked, runs.enter, runs.advance)
+    levels = torch.arange(len(attacked.radii), device=attacked.labels.device)
+    counted = DIAGNOSTICS if settings.random_starts else DIAGNOSTICS[:2]
+    return Outcome(levels < runs.broken_at[:, None], {name: runs.counts[name].counts for name in counted})
+
+
+class _Runs:
+    """The runs of one evaluation; `broken_at` (n,) becomes the level of the first radius at which an image fell."""
+
+    def __init__(self, attacked: Attacked, settings: PGD) -> None:
+        device = attacked.labels.device
+        self.attacked = attacked
+        self.settings = settings
+        self.sizes = torch.tensor(settings.relative_step_sizes, device=device)
+        self.from_image = len(settings.relative_step_sizes)
+        self.runs = self.from_image * (1 + settings.random_starts)
+        self.limits = attacked.levels
+        self.broken_at = self.limits.clone()
+        self.counts = {name: Counts(len(attacked.radii), device) for name in DIAGNOSTICS}
+
+    def enter(self, places: Tensor, images: Tensor) -> State:
+        """Images before the first step of the first run at the smallest radius."""
+        none = torch.zeros_like(places)
+        return {
+            "place": places,
+            "origin": images,
+            "image": images,
+            "level": none,
+            "run": none,
+            "step": none,
+            "first_loss": torch.zeros(len(places), device=images.device),
+        }
+
+    def advance(self, state: State) -> tuple[State, Tensor]:
+        """One gradient; images at the end of a run begin the next."""
+        images = state["image"].detach().requires_grad_(True)
+        loss, wrong, gradient = self._evaluated(images, self.attacked.labels[state["place"]])
+        state["first_loss"] = torch.where(state["step"] == 0, loss, state["first_loss"])
+        ended = wrong | (state["step"] == self.settings.steps)
+        self._count(state, loss, gradient, wrong, ended)
+        self.broken_at[state["place"][wrong]] = state["level"][wrong]
+        eps = self._wide(self.attacked.radii[state["level"]])
+        size = self._wide(self.sizes[state["run"] % self.from_image]) * eps
+        ball, origin = self.attacked.ball, state["origin"]
+        moved = images.detach() + ball.step(gradient, size)
+        state["image"] = (origin + ball.project(moved - origin, eps)).clamp(0.0, 1.0)
+        state["step"] = state["step"] + 1
+        done = wrong | self._begin_next(state, ended & ~wrong)
+        return state, done
+
+    def _evaluated(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss (m,), whether misclassified (m,), and the gradient by the images."""
+        logits = self.attacked.network(images)
+        loss = functional.cross_entropy(logits, labels, reduction="none")
+        (gradient,) = torch.autograd.grad(loss.sum(), images)
+        return loss.detach(), logits.detach().argmax(dim=1) != labels, gradient
+
+    def _begin_next(self, state: State, ended: Tensor) -> Tensor:
+        """Set the images whose run has `ended` (m,) to the next one; says which have withstood all."""
+        if not ended.any():
+            return ended
+        last = ended & (state["run"] == self.runs - 1)
+        state["run"] = torch.where(last, 0, state["run"] + ended)
+        state["level"] = state["level"] + last
+        done = last & (state["level"] == self.limits[state["place"]])
+        state["step"] = torch.where(ended, 0, state["step"])
+        state["image"] = torch.where(self._wide(ended), state["origin"], state["image"])
+        for place in (ended & ~done & (state["run"] >= self.from_image)).nonzero().squeeze(1).tolist():
+            state["image"][place] = self._random_start(state, place)
+        return done
+
+    def _random_start(self, state: State, place: int) -> Tensor:
+        """A point (C, H, W) of the ball round an image, drawn by its row, the run and the radius."""
+        row = int(self.attacked.rows[int(state["place"][place])])
+        run, level = int(state["run"][place]), int(state["level"][place])
+        generator = torch.Generator().manual_seed(split_seed(row, "random start", run, level))
+        origin = state["origin"][place : place + 1]
+        drawn = self.attacked.ball.random_start(origin, float(self.attacked.radii[level]), generator)
+        return (origin + drawn).clamp(0.0, 1.0)[0]
+
+    def _count(self, state: State, loss: Tensor, gradient: Tensor, wrong: Tensor, ended: Tensor) -> None:
+        """The diagnostics that this step can tell something of."""
+        first = (state["run"] == 0) & (state["step"] == 0)
+        if first.any():
+            lengths = torch.linalg.vector_norm(gradient[first], dim=(1, 2, 3))
+            self.counts["no gradient"].add(state["level"][first], lengths < TINY)
+        whole = (state["run"] == 0) & ended
+        if whole.any():
+            stuck = ~wrong[whole] & (loss[whole] <= state["first_loss"][whole])
+            self.counts["loss not raised"].add(state["level"][whole], stuck)
+        late = state["run"] >= self.from_image
+        over = (wrong | (ended & (state["run"] == self.runs - 1))) if self.settings.random_starts else wrong
+        if self.settings.random_starts and over.any():
+            self.counts["broken from a random start alone"].add(state["level"][over], (wrong & late)[over])
+
+    @staticmethod
+    def _wide(values: Tensor) -> Tensor:
+        return values.view(-1, 1, 1, 1)
