@@ -55,7 +55,8 @@ class Linf:
         return step_size * gradient.sign()
 
     def project(self, perturbation: Tensor, eps: float | Tensor) -> Tensor:
-        return perturbation.clamp(-eps, eps)
+        limit = torch.as_tensor(eps, dtype=perturbation.dtype, device=perturbation.device)
+        return perturbation.clamp(-limit, limit)
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
         return (torch.rand(images.shape, generator=generator).to(images) * 2 - 1) * eps

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from robustfeatures.recipes import parameters as p
+from robustfeatures.recipes.attacks import PGD, Attack, AutoAttack, CarliniWagner, Noise
 from robustfeatures.recipes.recipe import Recipe
 
 START_SECONDS = 300.0
@@ -25,6 +26,9 @@ READING_RATE = 200.0
 # What a measurement is given: what it computes is known to its module alone.
 MEASURING_SECONDS = 1800.0
 MEASURING_MEGABYTES = 8000
+
+# Passes of the parts of AutoAttack for each radius: 100 iterations for each of nine targets; FAB also goes forward.
+AUTOATTACK = {"apgd-ce": 100.0, "apgd-t": 900.0, "fab-t": 1200.0}
 
 BASE_MEGABYTES = 3000
 # A split is held as float32 up to this size, and streamed beyond it (engine/batches.py); its raw form lies beside it.
@@ -140,8 +144,9 @@ def _passes(recipe: Recipe, count: int) -> float:
             return training.epochs * (1 + attacked + sum(_probing(probe, count) for probe in probes))
         case p.Derived(method=method):
             return method.steps
-        case p.Evaluation(attack=attack, eps=eps, label_shifts=label_shifts):
-            return attack.steps * len(eps) * len(label_shifts)
+        case p.Evaluation(attacks=attacks, eps=eps, label_shifts=label_shifts):
+            radii = sum(radius > 0 for radius in eps)
+            return len(label_shifts) * (1 + sum(_attacking(attack, radii) for attack in attacks))
     return 0
 
 
@@ -150,6 +155,19 @@ def _probing(probe: p.Probe, count: int) -> float:
     steps = probe.attack.steps if probe.attack is not None else 0
     share = min(1.0, (probe.images or count) / count)
     return share / probe.every * (steps + (1 + len(probe.transfer_to)) / 3)
+
+
+def _attacking(attack: Attack, radii: int) -> float:
+    """The same for an attack of an evaluation at so many radii, if no image falls."""
+    match attack:
+        case PGD(steps=steps, relative_step_sizes=sizes, random_starts=starts):
+            return radii * (steps + 1) * len(sizes) * (1 + starts)
+        case CarliniWagner(searches=searches, steps=steps):
+            return searches * steps
+        case AutoAttack(parts=parts, queries=queries):
+            return radii * sum({**AUTOATTACK, "square": queries / 3}[part] for part in parts)
+        case Noise(draws=draws):
+            return radii * draws / 3
 
 
 def _readings(recipe: Recipe) -> float:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import ConfigDict, Discriminator, StringConstraints
+from pydantic import Discriminator, StringConstraints
+
+from robustfeatures.recipes.attacks import Attacks
+from robustfeatures.recipes.strict import Strict as Strict
 
 # Names become parts of file names and of commands.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
@@ -25,12 +28,6 @@ Seed = Annotated[int, Ge(0)]
 NormName = Literal["l2", "linf"]
 Split = Literal["train", "validation", "test"]
 Precision = Literal["float32", "bfloat16"]
-
-
-class Strict:
-    """No unknown fields, no conversions between types, no NaN."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,125 +253,6 @@ class Derived(Strict):
     seed: Seed
     precision: Precision = "float32"
     splits: Annotated[tuple[Split, ...], MinLen(1)]
-
-
-RelativeStep = Annotated[float, Gt(0), Le(2)]
-
-
-class Attacking(Strict):
-    """What the attacks of an evaluation have in common."""
-
-    kind: str
-
-    @property
-    def module(self) -> str:
-        """The module that runs it, which enters the recipes that name it and no others."""
-        return f"robustfeatures.attacks.evaluating.{self.kind.replace('-', '_')}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PGD(Attacking):
-    """Projected gradient descent on the cross-entropy (Madry et al., 2018), with every start and every step size.
-
-    The first start is the image itself, `random_starts` more are drawn from the ball; a step has the length of one of
-    `relative_step_sizes` * eps. An image withstands only if no iterate of any of these runs is misclassified.
-    """
-
-    kind: Literal["pgd"]
-    steps: PositiveInt
-    relative_step_sizes: Annotated[tuple[RelativeStep, ...], MinLen(1)]
-    random_starts: Annotated[int, Ge(0)] = 0
-
-    @property
-    def name(self) -> str:
-        """What the rows of this attack are found by; other steps, step sizes or starts have another name."""
-        sizes = ",".join(f"{size:g}" for size in self.relative_step_sizes)
-        return f"pgd-{self.steps}-by-{sizes}" + (f"-and-{self.random_starts}-random" if self.random_starts else "")
-
-    @property
-    def settings(self) -> str:
-        """What people are told of it."""
-        sizes = ", ".join(f"{size:g}" for size in self.relative_step_sizes)
-        starts = f" and {self.random_starts} random starts" if self.random_starts else ""
-        return f"PGD, {self.steps} steps of {sizes} eps, from the image{starts}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CarliniWagner(Attacking):
-    """The L2 attack of Carlini and Wagner (2017), which looks for the nearest adversarial example: one run for all eps.
-
-    `searches` values of the constant c are tried for each image, from `initial_constant` on, each with `steps` of Adam.
-    """
-
-    kind: Literal["cw-l2"]
-    searches: PositiveInt = 9
-    steps: PositiveInt = 1000
-    learning_rate: PositiveFloat = 0.01
-    initial_constant: PositiveFloat = 0.001
-
-    @property
-    def name(self) -> str:
-        """As of PGD."""
-        return f"cw-l2-{self.searches}x{self.steps}"
-
-    @property
-    def settings(self) -> str:
-        """What people are told of it."""
-        return (
-            f"CW-L2, {self.searches} constants from {self.initial_constant:g} by binary search, {self.steps} steps of "
-            f"Adam with rate {self.learning_rate:g} for each"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AutoAttack(Attacking):
-    """The standard version of AutoAttack (Croce and Hein, 2020), in its authors' code: the package pyautoattack.
-
-    Its parts run one after another, as there: APGD-CE, targeted APGD-DLR, targeted FAB and Square, which is given
-    `queries`; with any other number than 5000, or without all parts, it is not the standard version.
-    """
-
-    kind: Literal["autoattack"]
-    parts: Annotated[tuple[Literal["apgd-ce", "apgd-t", "fab-t", "square"], ...], MinLen(1)] = (
-        "apgd-ce",
-        "apgd-t",
-        "fab-t",
-        "square",
-    )
-    queries: PositiveInt = 5000
-
-    @property
-    def name(self) -> str:
-        """As of PGD."""
-        changed = "" if self == AutoAttack(kind="autoattack") else f"-{'-'.join(self.parts)}-{self.queries}"
-        return f"autoattack{changed}"
-
-    @property
-    def settings(self) -> str:
-        """What people are told of it."""
-        return f"AutoAttack ({', '.join(self.parts)}; Square with {self.queries} queries)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Noise(Attacking):
-    """Points drawn from the surface of the ball: where they do better than gradients, the gradients are masked."""
-
-    kind: Literal["noise"]
-    draws: PositiveInt
-
-    @property
-    def name(self) -> str:
-        """As of PGD."""
-        return f"noise-{self.draws}"
-
-    @property
-    def settings(self) -> str:
-        """What people are told of it."""
-        return f"noise, {self.draws} points drawn from the surface of the ball"
-
-
-Attack = Annotated[PGD | CarliniWagner | AutoAttack | Noise, Discriminator("kind")]
-Attacks = Annotated[tuple[Attack, ...], MinLen(1)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes import parameters as p
+from robustfeatures.recipes.attacks import Attack
 from robustfeatures.recipes.canonical import canonical_json, digest, plain
 from robustfeatures.recipes.grids import Cell
 from robustfeatures.recipes.recipe import Recipe
@@ -121,7 +122,7 @@ class Pieces:
         label_shifts: Sequence[int] = (0,),
         data: Recipe | None = None,
         split: p.Split = "test",
-        attacks: Sequence[p.Attack] | None = None,
+        attacks: Sequence[Attack] | None = None,
     ) -> Recipe:
         """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts.
 
@@ -140,7 +141,9 @@ class Pieces:
         on = "" if data is None else f"-on-{data.label}"
         # Other attacks, another label, so that neither passes for an earlier build of the other.
         under = "" if attacks is None else f"-under-{digest(chosen)[:6]}"
-        return self._recipe(f"{model.label}{on}{under}-{split}", parameters, {"model": model, "data": data or self.data()})
+        return self._recipe(
+            f"{model.label}{on}{under}-{split}", parameters, {"model": model, "data": data or self.data()}
+        )
 
     def measurement(
         self, label: str, module: str, settings: Mapping[str, Any], inputs: Mapping[str, Recipe], *, seed: int

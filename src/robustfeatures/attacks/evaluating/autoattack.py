@@ -14,7 +14,7 @@ from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome
 from robustfeatures.attacks.evaluating.noise import BROKEN
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import AutoAttack
+    from robustfeatures.recipes.attacks import AutoAttack
 
 NORMS = {"l2": "L2", "linf": "Linf"}
 # Of every batch, so that a result depends on nothing but the images and the batches they are in.
@@ -81,7 +81,7 @@ class _Contiguous(nn.Module):
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.network(_WithContiguousGradient.apply(images))
+        logits: Tensor = self.network(_WithContiguousGradient.apply(images))  # type: ignore[no-untyped-call]  # torch's
         return logits
 
 

@@ -13,7 +13,7 @@ from robustfeatures.attacks.norms import TINY
 from robustfeatures.randomness import split_seed
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import PGD
+    from robustfeatures.recipes.attacks import PGD
 
 DIAGNOSTICS = ("no gradient", "loss not raised", "broken from a random start alone")
 
@@ -25,7 +25,7 @@ def attack(attacked: Attacked, settings: PGD) -> Outcome:
     good as soon as an iterate is misclassified, which counts at every larger radius too. Iterates are those of
     `robustfeatures.attacks.pgd`. Diagnostics, per image that was attacked at a radius:
 
-    - "no gradient": the gradient of the loss at the image itself is shorter than 1e-12, so that it carries no direction;
+    - "no gradient": the gradient of the loss at the image is shorter than 1e-12, so that it carries no direction;
     - "loss not raised": it withstood the first run, whose last iterate has no higher loss than the image itself;
     - "broken from a random start alone": no run from the image itself broke it, one from a random start did.
     """

@@ -1,0 +1,131 @@
+"""The attacks that an evaluation may run, by kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le, MinLen
+from pydantic import Discriminator
+
+from robustfeatures.recipes.strict import Strict
+
+Count = Annotated[int, Gt(0)]
+Positive = Annotated[float, Gt(0)]
+RelativeStep = Annotated[float, Gt(0), Le(2)]
+
+
+class Attacking(Strict):
+    """What the attacks of an evaluation have in common."""
+
+    kind: str
+
+    @property
+    def module(self) -> str:
+        """The module that runs it, which enters the recipes that name it and no others."""
+        return f"robustfeatures.attacks.evaluating.{self.kind.replace('-', '_')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PGD(Attacking):
+    """Projected gradient descent on the cross-entropy (Madry et al., 2018), with every start and every step size.
+
+    The first start is the image itself, `random_starts` more are drawn from the ball; a step has the length of one of
+    `relative_step_sizes` * eps. An image withstands only if no iterate of any of these runs is misclassified.
+    """
+
+    kind: Literal["pgd"]
+    steps: Count
+    relative_step_sizes: Annotated[tuple[RelativeStep, ...], MinLen(1)]
+    random_starts: Annotated[int, Ge(0)] = 0
+
+    @property
+    def name(self) -> str:
+        """What its rows are found by; other settings have another name."""
+        sizes = ",".join(f"{size:g}" for size in self.relative_step_sizes)
+        return f"pgd-{self.steps}-by-{sizes}" + (f"-and-{self.random_starts}-random" if self.random_starts else "")
+
+    @property
+    def settings(self) -> str:
+        """What people are told of it."""
+        sizes = ", ".join(f"{size:g}" for size in self.relative_step_sizes)
+        starts = f" and {self.random_starts} random starts" if self.random_starts else ""
+        return f"PGD, {self.steps} steps of {sizes} eps, from the image{starts}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarliniWagner(Attacking):
+    """The L2 attack of Carlini and Wagner (2017), which looks for the nearest adversarial example: one run for all eps.
+
+    `searches` values of the constant c are tried for each image, from `initial_constant` on, each with `steps` of Adam.
+    """
+
+    kind: Literal["cw-l2"]
+    searches: Count = 9
+    steps: Count = 1000
+    learning_rate: Positive = 0.01
+    initial_constant: Positive = 0.001
+
+    @property
+    def name(self) -> str:
+        """What its rows are found by."""
+        return f"cw-l2-{self.searches}x{self.steps}"
+
+    @property
+    def settings(self) -> str:
+        """What people are told of it."""
+        return (
+            f"CW-L2, {self.searches} constants from {self.initial_constant:g} by binary search, {self.steps} steps of "
+            f"Adam with rate {self.learning_rate:g} for each"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoAttack(Attacking):
+    """The standard version of AutoAttack (Croce and Hein, 2020), in its authors' code: the package pyautoattack.
+
+    Its parts run one after another, as there: APGD-CE, targeted APGD-DLR, targeted FAB and Square, which is given
+    `queries`; with any other number than 5000, or without all parts, it is not the standard version.
+    """
+
+    kind: Literal["autoattack"]
+    parts: Annotated[tuple[Literal["apgd-ce", "apgd-t", "fab-t", "square"], ...], MinLen(1)] = (
+        "apgd-ce",
+        "apgd-t",
+        "fab-t",
+        "square",
+    )
+    queries: Count = 5000
+
+    @property
+    def name(self) -> str:
+        """What its rows are found by."""
+        changed = "" if self == AutoAttack(kind="autoattack") else f"-{'-'.join(self.parts)}-{self.queries}"
+        return f"autoattack{changed}"
+
+    @property
+    def settings(self) -> str:
+        """What people are told of it."""
+        return f"AutoAttack ({', '.join(self.parts)}; Square with {self.queries} queries)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(Attacking):
+    """Points drawn from the surface of the ball: where they do better than gradients, the gradients are masked."""
+
+    kind: Literal["noise"]
+    draws: Count
+
+    @property
+    def name(self) -> str:
+        """What its rows are found by."""
+        return f"noise-{self.draws}"
+
+    @property
+    def settings(self) -> str:
+        """What people are told of it."""
+        return f"noise, {self.draws} points drawn from the surface of the ball"
+
+
+Attack = Annotated[PGD | CarliniWagner | AutoAttack | Noise, Discriminator("kind")]
+Attacks = Annotated[tuple[Attack, ...], MinLen(1)]
