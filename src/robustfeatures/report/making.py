@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,20 @@ from robustfeatures.errors import printable
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
 
-# What the recipes of each stage are called, in the order in which they are told.
+# What a recipe of each stage is called, in the order in which they are told.
 STAGES = {
     "data": "Data",
-    "model": "Networks",
-    "derived": "Derived sets",
+    "model": "Network",
+    "derived": "Derived set",
     "evaluation": "Evaluation",
     "measurement": "Measurement",
 }
 # Told for all recipes together, or told by the rest.
 ELSEWHERE = frozenset({"seed", "precision", "probes", "module"})
+# Fields whose value says enough.
+SPEAKING = frozenset({"name", "kind", "source", "architecture"})
 LONGEST = 600
+MOST_LABELS = 8
 
 
 def making(
@@ -30,12 +34,16 @@ def making(
 
     `record` is that of the view; `recipes` are the records of all that it builds on.
     """
-    told: dict[str, dict[str, None]] = {stage: {} for stage in STAGES}
+    told: dict[str, dict[str, list[str]]] = {stage: {} for stage in STAGES}
     for recipe in recipes:
-        told[recipe["stage"]][_parameters(recipe)] = None
+        labels = told[recipe["stage"]].setdefault(_parameters(recipe), [])
+        label = re.sub(r"-seed\d+", "", recipe["label"])
+        if label not in labels:
+            labels.append(label)
     seeds = sorted({need["seed"] for part in record["parts"] for need in part["needs"]})
     lines = [f"Study: {record['study']}, {record['title']}; {record['precision']}."]
-    lines += [f"{STAGES[stage]}: {' | '.join(texts)}." for stage, texts in told.items() if texts]
+    for stage, texts in told.items():
+        lines += [f"{STAGES[stage]} {_listed(labels)}: {text}." for text, labels in texts.items()]
     if seeds:
         lines.append(f"Seeds: {', '.join(map(str, seeds))}.")
     lines.append(f"Paper: {experiment.paper}. {_published(results)}")
@@ -59,6 +67,11 @@ def _published(results: Results) -> str:
     return f"Published values ({where}) are not shown, for this study's setting is another."
 
 
+def _listed(labels: list[str]) -> str:
+    more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
+    return f"{', '.join(labels[:MOST_LABELS])}{more}"
+
+
 def _parameters(recipe: Mapping[str, Any]) -> str:
     """The parameters of one recipe as text, without those told elsewhere."""
     kept = {name: value for name, value in recipe["parameters"].items() if name not in ELSEWHERE}
@@ -71,13 +84,11 @@ def _text(value: Any) -> str:
     """A JSON value in words; what is empty or off is left out."""
     match value:
         case dict():
-            told = {name.replace("_", " "): _text(each) for name, each in value.items()}
-            nested = {name: isinstance(each, dict) for name, each in zip(told, value.values(), strict=True)}
-            return ", ".join(
-                f"{name} ({text})" if nested[name] else f"{name} {text}" for name, text in told.items() if text
-            )
+            texts = {name: _text(each) for name, each in value.items()}
+            return ", ".join(_field(name, text, value[name]) for name, text in texts.items() if text)
         case list():
-            return " and ".join(f"({_text(each)})" if isinstance(each, dict) else _text(each) for each in value)
+            texts = [f"({_text(each)})" if isinstance(each, dict) else _text(each) for each in value]
+            return " and ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)
         case None | False:
             return ""
         case True:
@@ -85,3 +96,9 @@ def _text(value: Any) -> str:
         case float():
             return f"{value:g}"
     return str(value)
+
+
+def _field(name: str, text: str, value: Any) -> str:
+    if name in SPEAKING:
+        return text
+    return f"{name.replace('_', ' ')} ({text})" if isinstance(value, dict) else f"{name.replace('_', ' ')} {text}"

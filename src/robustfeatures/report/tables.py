@@ -19,7 +19,7 @@ BESIDE = ("{}_std", "{}_low", "{}_high", "published_{}", "difference_{}")
 # More columns than these are not read side by side.
 MOST_RADII = 8
 # What a cell of numbers consists of; other cells are text.
-NUMERIC = re.compile(r"\s*(?:-?\d[\d.]*(?:e-?\d+)?(?:\s+(?:±|to)\s+)?)+\s*")
+NUMERIC = re.compile(r"-?\d[\d.]*(?:e-?\d+)?(?: (?:±|to) -?\d[\d.]*(?:e-?\d+)?)*")
 
 
 @dataclass(frozen=True)
