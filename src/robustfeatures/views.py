@@ -40,6 +40,22 @@ class ViewJob:
             found = experiment(part["id"])
             yield found, self._results(found, part)
 
+    def recipes(self) -> list[dict[str, Any]]:
+        """The records of all recipes behind the view, each once, inputs first."""
+        found: dict[str, dict[str, Any]] = {}
+
+        def collect(artifact: str) -> None:
+            if artifact not in found:
+                record = read_json(self.artifacts.plan(artifact))
+                for below in record["inputs"].values():
+                    collect(below)
+                found[artifact] = record
+
+        for part in self.record["parts"]:
+            for need in part["needs"]:
+                collect(need["artifact"])
+        return list(found.values())
+
     def _results(self, experiment: Experiment, part: Mapping[str, Any]) -> Results:
         import pandas as pd
         from pydantic import TypeAdapter

@@ -59,6 +59,7 @@ def results(*, comparable: bool) -> Results:
     return Results(
         evaluations=ROWS,
         histories=pd.DataFrame(),
+        measurements=pd.DataFrame(),
         payloads={},
         settings=None,
         published=pd.DataFrame(published["rows"]),
@@ -74,24 +75,26 @@ def test_published_numbers_stand_beside_the_papers_setting_alone() -> None:
     assert list(table["accuracy_std"]) == [10.0] * 4
     assert list(table["seeds"]) == [3] * 4
     beside = with_published(table, results(comparable=True), ["row", "eps"])
-    assert list(beside["published"]) == [95.25, 4.49, 90.83, 82.48]
-    assert with_published(table, results(comparable=False), ["row", "eps"])["published"].isna().all()
+    assert list(beside["published_accuracy"]) == [95.25, 4.49, 90.83, 82.48]
+    assert list(beside["difference_accuracy"]) == [-85.25, 5.76, -80.83, -72.23]
+    alone = with_published(table, results(comparable=False), ["row", "eps"])
+    assert alone[["published_accuracy", "difference_accuracy"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize("comparable", [False, True])
 def test_markdown_labels_what_is_published(comparable: bool) -> None:
     given = results(comparable=comparable)
     table = with_published(over_seeds(ROWS, ["row", "eps"]), given, ["row", "eps"])
-    text = markdown(experiment("A1"), given, table, study="A study")
-    measured, published = text.split("Published (Table 7 of not-bugs-2019; CIFAR-10):")
+    text = markdown(experiment("A1"), given, table, ["Study: a study."])
+    measured, published = text.split("Published (Table 7; CIFAR-10):")
     assert "10.00 ± 10.00" in measured
+    assert "-14.84 to 34.84" in measured
     assert "95.25" in published
-    # One line a row, in the order of the experiment.
-    assert [line.split("|")[1].strip() for line in measured.splitlines() if line.startswith("| ")] == [
-        "row",
-        "standard",
-        "adversarial",
-    ]
+    assert ("95.25" in measured) == ("-85.25" in measured) == comparable
+    assert text.endswith("- Study: a study.\n")
+    # One line a row, in the order of the experiment, then one line a row and radius.
+    names = [line.split("|")[1].strip() for line in measured.splitlines() if line.startswith("| ")]
+    assert names == ["row", "standard", "adversarial", "row", *["standard"] * 2, *["adversarial"] * 2]
 
 
 @pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.yaml")), ids=lambda path: path.stem)

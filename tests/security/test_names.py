@@ -17,11 +17,12 @@ from robustfeatures.data import folder, npz
 from robustfeatures.data.dataset import ImageDataset, write_dataset
 from robustfeatures.data.download import download
 from robustfeatures.errors import UserError, printable
-from robustfeatures.experiments.plots import LONGEST_LABEL, sample_blocks
+from robustfeatures.experiments.plots import sample_blocks
+from robustfeatures.experiments.plots.images import LONGEST_LABEL
 from robustfeatures.exporting import export
 from robustfeatures.recipes.parameters import Data
+from robustfeatures.report.tables import plain
 from robustfeatures.stages import report
-from robustfeatures.stages.table import plain
 from robustfeatures.store.references import Artifacts
 from robustfeatures.store.store import Store
 from robustfeatures.views import ViewJob

@@ -49,7 +49,8 @@ def test_a_second_run_does_nothing_at_once(built: Workspace) -> None:
     assert not rewritten(built, views)
 
 
-B1 = {"tables/B1.csv", "tables/B1.md", "figures/B1.png", "figures/B1.pdf", "claims.csv", "report/index.html"}
+FIGURE = {"figures/B1.png", "figures/B1.pdf", "figures/B1.txt"}
+B1 = {"tables/B1.csv", "tables/B1.md", "tables/B1.tex", *FIGURE, "claims.csv", "report/index.html"}
 
 
 def test_one_hyperparameter_of_one_downstream_model(built: Workspace) -> None:
@@ -87,7 +88,7 @@ def test_a_single_figure_builds_what_it_needs(built: Workspace) -> None:
     built.edit("workflow/studies/smoke.yaml", D_RAND, D_RAND_CHANGED)
     built.snakemake("results/smoke/figures/B1.png")
     assert stages_built(built, payloads) == {"model.safetensors": 1}
-    assert rewritten(built, views) == {"figures/B1.png", "figures/B1.pdf"}
+    assert rewritten(built, views) == FIGURE
     # The rest follows when it is asked for.
     built.snakemake()
     assert stages_built(built, payloads) == {"model.safetensors": 2, "rows.csv": 1}

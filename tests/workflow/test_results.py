@@ -85,11 +85,12 @@ def test_evaluations_use_the_test_split(smoke: Workspace) -> None:
 def test_tables_are_tidy(smoke: Workspace) -> None:
     tables = smoke.folder / "results" / "smoke" / "tables"
     a1 = pd.read_csv(tables / "A1.csv")
-    assert list(a1.columns) == ["row", "eps", "accuracy", "accuracy_std", "seeds", "published"]
+    quantity = ["accuracy", "accuracy_std", "accuracy_low", "accuracy_high"]
+    assert list(a1.columns) == ["row", "eps", *quantity, "seeds", "published_accuracy", "difference_accuracy"]
     assert sorted(a1["eps"].unique()) == [0, 0.25, 0.5, 0.75]
     assert len(a1) == 6 * 4
     # Digits are not CIFAR-10, so nothing published stands beside them as if it were comparable.
-    assert a1["published"].isna().all()
+    assert a1["published_accuracy"].isna().all()
     assert "70.9" in (tables / "A1.md").read_text()
     for row, rows in a1.groupby("row"):
         assert rows.sort_values("eps")["accuracy"].is_monotonic_decreasing, row

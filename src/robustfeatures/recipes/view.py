@@ -23,8 +23,8 @@ PAGE = Path(__file__).resolve().parents[1] / "report" / "page.html"
 
 # What each kind of view writes below results/<study>/, by the experiment's id.
 OUTPUTS = {
-    "table": ("tables/{id}.csv", "tables/{id}.md"),
-    "figure": ("figures/{id}.png", "figures/{id}.pdf"),
+    "table": ("tables/{id}.csv", "tables/{id}.md", "tables/{id}.tex"),
+    "figure": ("figures/{id}.png", "figures/{id}.pdf", "figures/{id}.txt"),
     "claims": ("claims.csv",),
     "report": ("report/index.html",),
 }

@@ -1,25 +1,43 @@
-"""Stage figure: one experiment as a bitmap and as a vector drawing."""
+"""Stage figure: one experiment as a bitmap and as a vector drawing, with its caption."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from robustfeatures.errors import printable
+from robustfeatures.report.making import caption, making
+
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from robustfeatures.views import ViewJob
 
 BITMAP_DPI = 200
+# Characters of a warning per inch of the figure.
+PER_INCH = 15
 
 
 def make(view: ViewJob) -> Mapping[str, bytes]:
-    """The contents of `<id>.png` and `<id>.pdf` by suffix; the same rows give the same bytes."""
+    """The contents of `<id>.png`, `<id>.pdf` and `<id>.txt` by suffix; the same rows give the same bytes."""
     ((experiment, results),) = view.experiments()
     assert experiment.figure is not None
     figure = experiment.figure(results)
+    made = making(experiment, results, view.record, view.recipes())
+    return {**drawn(figure, results.notes), ".txt": caption(experiment, results, made).encode()}
+
+
+def drawn(figure: Figure, notes: Sequence[str]) -> dict[str, bytes]:
+    """The figure as `.png` and `.pdf`, with the warnings below it."""
+    warnings = [textwrap.fill(f"Warning: {printable(note)}", int(PER_INCH * figure.get_figwidth())) for note in notes]
+    if warnings:
+        figure.text(0.02, -0.02, "\n".join(warnings), va="top", fontsize=8, fontweight="bold")
     contents = {}
     for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix[1:], dpi=BITMAP_DPI, metadata=metadata)
+        around = "tight" if warnings else None
+        figure.savefig(buffer, format=suffix[1:], dpi=BITMAP_DPI, metadata=metadata, bbox_inches=around)
         contents[suffix] = buffer.getvalue()
     return contents

@@ -1,14 +1,14 @@
-"""Stage table: the rows of one experiment as CSV for programs and Markdown for people."""
+"""Stage table: the rows of one experiment as CSV for programs, Markdown and LaTeX for people."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from robustfeatures.errors import printable
+from robustfeatures.report.making import making
+from robustfeatures.report.tables import as_latex, as_markdown, plain, sheets
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
@@ -16,53 +16,30 @@ if TYPE_CHECKING:
 
 
 def make(view: ViewJob) -> Mapping[str, bytes]:
-    """The contents of `<id>.csv` and `<id>.md` by suffix."""
+    """The contents of `<id>.csv`, `<id>.md` and `<id>.tex` by suffix."""
     ((experiment, results),) = view.experiments()
     assert experiment.table is not None
     table = experiment.table(results)
+    made = making(experiment, results, view.record, view.recipes())
     return {
         ".csv": table.to_csv(index=False, lineterminator="\n").encode(),
-        ".md": markdown(
-            experiment, results, table, study=f"{view.record['title']}, {view.record['precision']}"
-        ).encode(),
+        ".md": markdown(experiment, results, table, made).encode(),
+        ".tex": latex(experiment, results, table, made).encode(),
     }
 
 
-def markdown(experiment: Experiment, results: Results, table: pd.DataFrame, *, study: str) -> str:
-    """The measured table, and below it the published one, labelled as such."""
-    measured = table.drop(columns=["accuracy_std", "published"] if table["published"].isna().all() else "accuracy_std")
-    measured["accuracy"] = [
-        f"{mean:.2f}" if pd.isna(std) else f"{mean:.2f} ± {std:.2f}"
-        for mean, std in zip(table["accuracy"], table["accuracy_std"], strict=True)
-    ]
-    seeds = table["seeds"].max()
-    lines = [
-        f"# {experiment.id}: {experiment.title}",
-        "",
-        f"Measured: {plain(study)}. Accuracy in percent, mean ± standard deviation over {seeds} seeds; eps 0 is clean.",
-        "",
-        wide(measured.drop(columns="seeds"), "accuracy"),
-    ]
-    if results.published is not None:
-        lines += [
-            "",
-            f"Published ({results.published_source} of {experiment.paper}; {results.published_setting}):",
-            "",
-            wide(results.published, "accuracy"),
-        ]
-    return "\n".join(lines) + "\n"
+def markdown(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
+    """What was measured, then what the paper prints, labelled as such, then how it was made."""
+    parts = [f"# {experiment.id}: {experiment.title}"]
+    parts += [f"**Warning: {plain(note)}**" for note in results.notes]
+    for sheet in sheets(table, results, experiment.units):
+        parts += [plain(sheet.title), as_markdown(sheet.cells)]
+    return "\n\n".join([*parts, "\n".join(f"- {plain(line)}" for line in made)]) + "\n"
 
 
-def plain(text: str) -> str:
-    """Markdown that shows `text` as it is, on one line."""
-    return re.sub(r"[\\`*_\[\]<>&|#!~$]", r"\\\g<0>", printable(text))
-
-
-def wide(rows: pd.DataFrame, values: str) -> str:
-    """Markdown with one line per row and one column per eps, in order of appearance."""
-    index = [column for column in rows.columns if column not in (values, "eps", "published")]
-    if rows["eps"].nunique() == 1:
-        return str(rows.drop(columns="eps").to_markdown(index=False, disable_numparse=True))
-    pivoted = rows.pivot_table(index=index, columns="eps", values=values, aggfunc="first", sort=False)
-    pivoted.columns = pd.Index(["clean" if eps == 0 else f"eps {eps:g}" for eps in map(float, pivoted.columns)])
-    return str(pivoted.reset_index().to_markdown(index=False, disable_numparse=True))
+def latex(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
+    """One tabular per table of the Markdown; all else in comments, so that the file can be read into a document."""
+    said = [f"{experiment.id}: {experiment.title}", *(f"Warning: {note}" for note in results.notes), *made]
+    parts = ["\n".join(f"% {line}" for line in [*said, "Needs the package booktabs."])]
+    parts += [f"% {sheet.title}\n{as_latex(sheet.cells)}" for sheet in sheets(table, results, experiment.units)]
+    return "\n".join(parts)

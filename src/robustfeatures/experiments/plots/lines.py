@@ -22,7 +22,7 @@ from robustfeatures.experiments.plots.style import (
     value_axis,
 )
 
-# Curves of no more points than this show each of them.
+# Curves of no more points than this show each of them; others as many, if styles alone do not tell them apart.
 FEW_POINTS = 15
 
 
@@ -53,7 +53,7 @@ def curves(
         part = rows if panel is None else rows[rows[panel] == name]
         printed = published if panel is None or published is None else published[published[panel] == name]
         for number, each in enumerate(lines):
-            _curve(axes, part[part[line] == each], x=x, value=value, number=number)
+            _curve(axes, part[part[line] == each], x=x, value=value, number=number, many=len(lines) > len(STYLES))
             if printed is not None:
                 here = printed[printed[line] == each]
                 places = here[x].to_list() if x in here else [part[x].max()] * len(here)
@@ -72,17 +72,18 @@ def curves(
     return figure
 
 
-def _curve(axes: Axes, rows: pd.DataFrame, *, x: str, value: str, number: int) -> None:
+def _curve(axes: Axes, rows: pd.DataFrame, *, x: str, value: str, number: int, many: bool) -> None:
     """One line and its band, in the colour, style and marker of this number."""
     part = rows.groupby(x)[value].agg(["mean", "std"])
     band = part["std"].fillna(0.0)
     colour = COLOURS[number % len(COLOURS)]
-    few = len(part) <= FEW_POINTS
+    marked = many or len(part) <= FEW_POINTS
     axes.plot(
         part.index.to_numpy(),
         part["mean"],
         linestyle=STYLES[number % len(STYLES)],
-        marker=MARKERS[number % len(MARKERS)] if few else None,
+        marker=MARKERS[number % len(MARKERS)] if marked else None,
+        markevery=max(1, len(part) // FEW_POINTS),
         markersize=3.5,
         color=colour,
         label=str(number),

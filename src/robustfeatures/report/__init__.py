@@ -1,0 +1,1 @@
+"""What tables, figures and the page say beside their numbers: cells, captions, how all was made."""

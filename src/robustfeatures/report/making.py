@@ -1,0 +1,104 @@
+"""How a table or a figure was made, from the recipes behind it: nothing here is written by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from robustfeatures.errors import printable
+
+if TYPE_CHECKING:
+    from robustfeatures.experiments.experiment import Experiment, Results
+
+# What a recipe of each stage is called, in the order in which they are told.
+STAGES = {
+    "data": "Data",
+    "model": "Network",
+    "derived": "Derived set",
+    "evaluation": "Evaluation",
+    "measurement": "Measurement",
+}
+# Told for all recipes together, or told by the rest.
+ELSEWHERE = frozenset({"seed", "precision", "probes", "module"})
+# Fields whose value says enough.
+SPEAKING = frozenset({"name", "kind", "source", "architecture"})
+LONGEST = 600
+MOST_LABELS = 8
+
+
+def making(
+    experiment: Experiment, results: Results, record: Mapping[str, Any], recipes: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """Lines that say how a view was made: study, data, networks, attacks with their steps, seeds, published values.
+
+    `record` is that of the view; `recipes` are the records of all that it builds on.
+    """
+    told: dict[str, dict[str, list[str]]] = {stage: {} for stage in STAGES}
+    for recipe in recipes:
+        labels = told[recipe["stage"]].setdefault(_parameters(recipe), [])
+        label = re.sub(r"-seed\d+", "", recipe["label"])
+        if label not in labels:
+            labels.append(label)
+    seeds = sorted({need["seed"] for part in record["parts"] for need in part["needs"]})
+    lines = [f"Study: {record['study']}, {record['title']}; {record['precision']}."]
+    for stage, texts in told.items():
+        lines += [f"{STAGES[stage]} {_listed(labels)}: {text}." for text, labels in texts.items()]
+    if seeds:
+        lines.append(f"Seeds: {', '.join(map(str, seeds))}.")
+    lines.append(f"Paper: {experiment.paper}. {_published(results)}")
+    target = next(name for name in record["outputs"] if not name.endswith((".txt", ".pdf")))
+    lines.append(f"To make it alone: snakemake --cores all --config study={record['study']} results/{target}")
+    return [printable(line) for line in lines]
+
+
+def caption(experiment: Experiment, results: Results, made: Iterable[str]) -> str:
+    """The caption of a figure: what it shows, warnings, how it was made."""
+    warnings = [f"Warning: {printable(note)}" for note in results.notes]
+    return "\n\n".join([f"{experiment.id}: {experiment.title}", experiment.caption, *warnings, *made]) + "\n"
+
+
+def _published(results: Results) -> str:
+    if results.published is None:
+        return "It prints no numbers to compare with."
+    where = f"{results.published_source}, {results.published_setting}"
+    if results.comparable:
+        return f"Published values, shown as hollow diamonds where the paper prints them: {where}."
+    return f"Published values ({where}) are not shown, for this study's setting is another."
+
+
+def _listed(labels: list[str]) -> str:
+    more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
+    return f"{', '.join(labels[:MOST_LABELS])}{more}"
+
+
+def _parameters(recipe: Mapping[str, Any]) -> str:
+    """The parameters of one recipe as text, without those told elsewhere."""
+    kept = {name: value for name, value in recipe["parameters"].items() if name not in ELSEWHERE}
+    module = recipe["parameters"].get("module")
+    text = "; ".join(part for part in (module, _text(kept)) if part)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _text(value: Any) -> str:
+    """A JSON value in words; what is empty or off is left out."""
+    match value:
+        case dict():
+            texts = {name: _text(each) for name, each in value.items()}
+            return ", ".join(_field(name, text, value[name]) for name, text in texts.items() if text)
+        case list():
+            texts = [f"({_text(each)})" if isinstance(each, dict) else _text(each) for each in value]
+            return " and ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)
+        case None | False:
+            return ""
+        case True:
+            return "yes"
+        case float():
+            return f"{value:g}"
+    return str(value)
+
+
+def _field(name: str, text: str, value: Any) -> str:
+    if name in SPEAKING:
+        return text
+    return f"{name.replace('_', ' ')} ({text})" if isinstance(value, dict) else f"{name.replace('_', ' ')} {text}"
