@@ -89,14 +89,16 @@ def _probe_set(
 ) -> ProbeSet:
     data = _drawn(read_dataset(inputs[probe.input], probe.split, in_memory=False), probe.images)
     labels = (torch.from_numpy(data.labels) + probe.label_shift) % data.num_classes
-    attack = probe.attack
+    attack = None
+    if probe.attack is not None:
+        attack = _attacker(network, probe.attack, parameters.precision, targeted=probe.attack.targeted)
     return ProbeSet(
         probe.name,
         batches_of(data, device),
         labels.to(device),
         precision=parameters.precision,
         every=probe.every,
-        attack=attack and _attacker(network, attack, parameters.precision, targeted=attack.targeted),
+        attack=attack,
         judges={role: load_network(inputs[role], device) for role in probe.transfer_to},
         measure=share_right if probe.measure == "accuracy" else _correlation(trained_on, data),
     )
