@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from robustfeatures.jobs import Job
     from robustfeatures.models.network import Network
     from robustfeatures.recipes.parameters import Adversary, Model, Precision, Probe
+
+log = logging.getLogger(__name__)
 
 
 def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
@@ -56,6 +59,7 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
         )
     if probes:
         job.costs["probe_seconds"] = sum(probe.seconds for probe in probes)
+        log.info("probes took %.1f s of %.1f s", job.costs["probe_seconds"], job.computing_seconds)
     save_network(
         network,
         folder / "model.safetensors",
