@@ -1,17 +1,18 @@
-"""B1: accuracies per epoch on D_det, along the two pathways.
+"""B1: accuracies and performance correlation per epoch on D_det, along the two pathways.
 
-two-pathways-2021, Section 4 and Figure 1. In this paper's sense the non-robust accuracy is the accuracy on D and the
-robust accuracy that on D_shift = {(x, t(y))}.
+two-pathways-2021, Section 4 and Figures 1 and 5 to 8. In this paper's sense the non-robust accuracy is the accuracy on
+D and the robust accuracy that on D_shift = {(x, t(y))}.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Probe, Strict
+from robustfeatures.recipes.parameters import PositiveInt, Probe, Strict
 from robustfeatures.recipes.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -21,25 +22,54 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.claims import Claim
 
 SECTION = "two-pathways-2021, Section 4.2"
+CORRELATION = "performance correlation"
 PROBES = (
     Probe(name="train", input="data", split="train"),
     Probe(name="validation", input="data", split="validation"),
     Probe(name="non-robust", input="original", split="test"),
     Probe(name="robust", input="original", split="test", label_shift=1),
+    Probe(name=CORRELATION, input="data", split="validation", measure="performance-correlation"),
 )
+# Two epochs are taken for the same if they are no further apart than this share of the training.
+SAME_EPOCH = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant(Strict):
+    """The named trainings that take the two pathways on a data set and an architecture that the study names."""
+
+    pathway_1: str
+    pathway_2: str
+    data: str = "D"
+    architecture: str | None = None
+
+    @property
+    def suffix(self) -> str:
+        """What tells its rows from those of the study's own data and architecture."""
+        return "".join(f", {name}" for name in (self.architecture, self.data if self.data != "D" else None) if name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The derived set, which needs a validation split, and the named trainings that take the two pathways."""
+    """The derived set, which needs a validation split, the trainings that take the two pathways, and other variants.
+
+    Curves are smoothed over `window` epochs.
+    """
 
     derived: str = "D_det"
     pathway_1: str
     pathway_2: str
+    also: tuple[Variant, ...] = ()
+    window: PositiveInt = 5
+
+    def variants(self) -> Iterator[Variant]:
+        """The study's own data and architecture, then the others."""
+        yield Variant(pathway_1=self.pathway_1, pathway_2=self.pathway_2)
+        yield from self.also
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One probed model per pathway and seed.
+    """One probed model per variant, pathway and seed.
 
     Raises:
         UserError: the derived set has no validation split.
@@ -47,11 +77,49 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     derived = pieces.study.derived.get(settings.derived)
     if derived is not None and "validation" not in derived.splits:
         raise UserError(f"derived.{settings.derived}.splits: 'validation' is missing")
+
+    def model(variant: Variant, training: str, seed: int) -> Need:
+        recipe = pieces.downstream_model(
+            settings.derived,
+            seed,
+            data=variant.data,
+            architecture=variant.architecture,
+            training=training,
+            probes=PROBES,
+        )
+        row = "pathway 1" if training == variant.pathway_1 else "pathway 2"
+        return Need(row + variant.suffix, seed, recipe)
+
     return [
-        Need(row, seed, pieces.downstream_model(settings.derived, seed, training=training, probes=PROBES))
+        model(variant, training, seed)
         for seed in pieces.study.seeds
-        for row, training in (("pathway 1", settings.pathway_1), ("pathway 2", settings.pathway_2))
+        for variant in settings.variants()
+        for training in (variant.pathway_1, variant.pathway_2)
     ]
+
+
+def _smoothed(results: Results) -> pd.DataFrame:
+    """The histories with a column `smoothed`."""
+    from robustfeatures.experiments.turning_points import smoothed
+
+    curves = results.histories.groupby(["row", "probe", "seed"])["accuracy"]
+    window = results.settings.window
+    return results.histories.assign(smoothed=curves.transform(lambda values: smoothed(values, window)))
+
+
+def _turns(results: Results) -> pd.DataFrame:
+    """Columns row, probe, seed, turning_epoch: where the robust accuracy of pathway 1 is highest, and where that of
+    pathway 2, and every performance correlation, levels off; all of smoothed curves."""
+    import pandas as pd
+
+    from robustfeatures.experiments.turning_points import levelling_off, peak
+
+    found = []
+    for (row, probe, seed), curve in _smoothed(results).groupby(["row", "probe", "seed"], sort=False):
+        if probe in ("robust", CORRELATION):
+            measure = peak if probe == "robust" and str(row).startswith("pathway 1") else levelling_off
+            found.append((row, probe, seed, measure(curve["epoch"], curve["smoothed"])))
+    return pd.DataFrame(found, columns=["row", "probe", "seed", "turning_epoch"])
 
 
 def _last(results: Results) -> pd.DataFrame:
@@ -60,29 +128,40 @@ def _last(results: Results) -> pd.DataFrame:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """One line per pathway and probe, after the last epoch."""
+    """One line per pathway and probe: the value after the last epoch, and the epoch at which the curve turns."""
     from robustfeatures.experiments.summaries import over_seeds, with_published
 
-    summary = over_seeds(_last(results), ["row", "probe", "eps"])
+    rows = _last(results).merge(_turns(results), on=["row", "probe", "seed"], how="left")
+    summary = over_seeds(rows, ["row", "probe", "images", "eps"], values=("accuracy", "turning_epoch"))
     return with_published(summary, results, ["row", "probe", "eps"])
 
 
 def figure(results: Results) -> Figure:
-    """Curves over the epochs, one panel per pathway."""
+    """Curves over the epochs, one panel per pathway; smoothed, and thin as they were measured."""
     from robustfeatures.experiments.plots import curves
 
     return curves(
-        results.histories,
+        _smoothed(results),
         panel="row",
         line="probe",
         x="epoch",
         xlabel="epoch",
-        published=results.comparable_rows,
+        value="smoothed",
+        raw="accuracy",
+        ylabel="accuracy (%), correlation x 100",
     )
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 4.2 says of these curves."""
+    """What Sections 4.2 and 4.3 say of these curves, for each variant."""
+    return [
+        claim
+        for variant in results.settings.variants()
+        for claim in (*_pathway_claims(results, variant.suffix), *_correlation_claims(results, variant.suffix))
+    ]
+
+
+def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
     from robustfeatures.experiments.claims import Claim
     from robustfeatures.experiments.summaries import by_seed
 
@@ -91,8 +170,11 @@ def claims(results: Results) -> list[Claim]:
     quarter = results.histories[results.histories["epoch"] <= epochs / 4]
     early = quarter.groupby(["row", "probe", "seed"])["accuracy"].mean().reset_index()
 
+    def at(rows: pd.DataFrame, row: str, probe: str) -> pd.Series:
+        return by_seed(rows, row=row + suffix, probe=probe)
+
     def gap(rows: pd.DataFrame, row: str) -> pd.Series:
-        return by_seed(rows, row=row, probe="robust") - by_seed(rows, row=row, probe="non-robust")
+        return at(rows, row, "robust") - at(rows, row, "non-robust")
 
     change = gap(early, "pathway 1") - gap(last, "pathway 1")
     compared = [
@@ -101,31 +183,56 @@ def claims(results: Results) -> list[Claim]:
         ("Pathway 1 turns from robust to non-robust features", "first quarter minus last epoch", change),
         ("Pathway 2 ends with more robust than non-robust features", "last epoch", gap(last, "pathway 2")),
     ]
-    validation = {row: by_seed(last, row=row, probe="validation") for row in ("pathway 1", "pathway 2")}
     return [
         *(
-            Claim(sentence, SECTION, f"robust minus non-robust, {when}", list(gaps))
+            Claim(sentence + suffix, SECTION, f"robust minus non-robust, {when}", list(gaps))
             for sentence, when, gaps in compared
         ),
         Claim(
-            "Pathway 1 ends with more non-robust than robust features",
+            f"Pathway 1 ends with more non-robust than robust features{suffix}",
             SECTION,
             "non-robust minus robust, last epoch",
             list(-gap(last, "pathway 1")),
         ),
         Claim(
-            "Nearly all of pathway 2's performance comes from robust features (taken as nine tenths)",
+            f"Nearly all of pathway 2's performance comes from robust features (taken as nine tenths){suffix}",
             SECTION,
             "robust minus nine times non-robust, last epoch",
-            list(gap(last, "pathway 2") - 8 * by_seed(last, row="pathway 2", probe="non-robust")),
+            list(gap(last, "pathway 2") - 8 * at(last, "pathway 2", "non-robust")),
         ),
         Claim(
-            "Validation accuracy on D_det ends higher on pathway 1 than on pathway 2",
+            f"Validation accuracy on D_det ends higher on pathway 1 than on pathway 2{suffix}",
             SECTION,
             "validation: pathway 1 minus pathway 2, last epoch",
-            list(validation["pathway 1"] - validation["pathway 2"]),
+            list(at(last, "pathway 1", "validation") - at(last, "pathway 2", "validation")),
         ),
     ]
+
+
+def _correlation_claims(results: Results, suffix: str) -> list[Claim]:
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    turns, epochs = _turns(results), int(results.histories["epoch"].max())
+    found = []
+    for row, sentence in (
+        ("pathway 1", "On pathway 1 the performance correlation levels off when the robust accuracy turns down"),
+        ("pathway 2", "On pathway 2 the performance correlation levels off with the robust accuracy"),
+    ):
+        robust, correlation = (
+            by_seed(turns, value="turning_epoch", row=row + suffix, probe=probe) for probe in ("robust", CORRELATION)
+        )
+        apart = 100 * (correlation - robust).abs() / epochs
+        found.append(
+            Claim(
+                f"{sentence} (taken as within a tenth of the training){suffix}",
+                "two-pathways-2021, Section 4.3",
+                f"a tenth of {epochs} epochs minus the difference of the two epochs, in percent of the training; "
+                f"mean epochs {robust.mean():.1f} (robust), {correlation.mean():.1f} (correlation)",
+                list(100 * SAME_EPOCH - apart),
+            )
+        )
+    return found
 
 
 EXPERIMENT = Experiment(
@@ -139,6 +246,12 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Accuracy per epoch of training on D_det: on its train and validation splits, on D (non-robust) and on D "
-        "relabelled by t(y) = (y + 1) mod C (robust). Lines are means over seeds, bands standard deviations."
+        "relabelled by t(y) = (y + 1) mod C (robust). Performance correlation, times 100, is that of the network with "
+        "a logistic regression of the images trained on: mu = I(F; Y) - I(F; Y | L) on the validation split of D_det, "
+        "logarithms to the base C, entropies after Chao, Wang and Jost (2013). Thick lines are moving averages over "
+        "epochs, thin ones as measured; means over seeds, bands standard deviations. The turning epoch is where the "
+        "smoothed robust accuracy of pathway 1 is highest, and where that of pathway 2 or a correlation levels off (the "
+        "knot of a + b min(epoch, k)). Each value is taken on as many images as the table says; what that cost in "
+        "seconds stands in each model's reference and log."
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from robustfeatures.jobs import Job
     from robustfeatures.models.network import Network
     from robustfeatures.recipes.parameters import Adversary, Model, Precision, Probe
+
+log = logging.getLogger(__name__)
 
 
 def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
@@ -56,6 +59,7 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
         )
     if probes:
         job.costs["probe_seconds"] = sum(probe.seconds for probe in probes)
+        log.info("probes took %.1f s of %.1f s", job.costs["probe_seconds"], job.computing_seconds)
     save_network(
         network,
         folder / "model.safetensors",
@@ -89,14 +93,16 @@ def _probe_set(
 ) -> ProbeSet:
     data = _drawn(read_dataset(inputs[probe.input], probe.split, in_memory=False), probe.images)
     labels = (torch.from_numpy(data.labels) + probe.label_shift) % data.num_classes
-    attack = probe.attack
+    attack = None
+    if probe.attack is not None:
+        attack = _attacker(network, probe.attack, parameters.precision, targeted=probe.attack.targeted)
     return ProbeSet(
         probe.name,
         batches_of(data, device),
         labels.to(device),
         precision=parameters.precision,
         every=probe.every,
-        attack=attack and _attacker(network, attack, parameters.precision, targeted=attack.targeted),
+        attack=attack,
         judges={role: load_network(inputs[role], device) for role in probe.transfer_to},
         measure=share_right if probe.measure == "accuracy" else _correlation(trained_on, data),
     )

@@ -71,13 +71,12 @@ class Adam(Optimiser):
     """The update of `torch.optim.Adam`; weight decay is L2, added to the gradient, and momentum the first decay."""
 
     def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
-        moved = [self.parameters[index] for index in gradients]
         if not self.state:
             for name in ("first", "second"):
                 self.state[name] = {index: torch.zeros_like(p) for index, p in enumerate(self.parameters)}
             self.state["steps"] = {index: torch.zeros(()) for index in range(len(self.parameters))}
         adam(
-            moved,
+            [self.parameters[index] for index in gradients],
             list(gradients.values()),
             [self.state["first"][index] for index in gradients],
             [self.state["second"][index] for index in gradients],

@@ -36,6 +36,7 @@ def curves(
     line_label: Callable[[Any], str] = str,
     panel_label: Callable[[Any], str] = str,
     value: str = "accuracy",
+    raw: str | None = None,
     ylabel: str = "accuracy (%)",
     log_x: bool = False,
     log_y: bool = False,
@@ -43,7 +44,7 @@ def curves(
 ) -> Figure:
     """`value` against `x`: a panel per value of `panel`, a line with its band over seeds per value of `line`.
 
-    Lines are means, bands standard deviations. `published` (`results.comparable_rows`) has the columns `panel`, `line`,
+    Lines are means, bands standard deviations. `raw` is what `value` smooths, drawn thin behind it. `published` (`results.comparable_rows`) has the columns `panel`, `line`,
     `value` and, unless its values are those at the end of the curve, `x`; it is drawn as hollow diamonds.
     """
     panels, lines = in_order(rows[panel]) if panel else [None], in_order(rows[line])
@@ -53,7 +54,11 @@ def curves(
         part = rows if panel is None else rows[rows[panel] == name]
         printed = published if panel is None or published is None else published[published[panel] == name]
         for number, each in enumerate(lines):
-            _curve(axes, part[part[line] == each], x=x, value=value, number=number, many=len(lines) > len(STYLES))
+            mine = part[part[line] == each]
+            _curve(axes, mine, x=x, value=value, number=number, many=len(lines) > len(STYLES))
+            if raw is not None:
+                means = mine.groupby(x)[raw].mean()
+                axes.plot(means.index.to_numpy(), means, color=COLOURS[number % len(COLOURS)], lw=0.5, alpha=0.6)
             if printed is not None:
                 here = printed[printed[line] == each]
                 places = here[x].to_list() if x in here else [part[x].max()] * len(here)

@@ -1,0 +1,162 @@
+"""Probes: what they measure, and that a training with them is the same to the bit as one without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from robustfeatures.attacks import pgd
+from robustfeatures.blocks import Blocks, Share
+from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.engine.batches import InMemory
+from robustfeatures.jobs import Job, Surroundings
+from robustfeatures.models.network import Network
+from robustfeatures.models.saving import load_network
+from robustfeatures.progress import Progress
+from robustfeatures.recipes.parameters import Architecture, Model, Probe, ProbeAttack
+from robustfeatures.stages.model import make
+from robustfeatures.store.store import Store
+from robustfeatures.training.adversary import Attacker
+from robustfeatures.training.loop import train
+from robustfeatures.training.performance_correlation import performance_correlation, simple_predictions
+from robustfeatures.training.probes import ProbeSet
+from tests.conftest import QUICK, Digits
+
+TOWARDS_NEXT = ProbeAttack(norm="l2", eps=0.9, step_size=0.1, steps=10, targeted=True)
+AWAY = replace(TOWARDS_NEXT, targeted=False)
+PROBES = (
+    Probe(name="train", input="data", split="train", images=50),
+    Probe(name="shifted", input="data", split="test", label_shift=1, every=2),
+    Probe(name="correlation", input="data", split="test", measure="performance-correlation", every=3),
+    Probe(
+        name="attack",
+        input="data",
+        split="test",
+        label_shift=1,
+        attack=TOWARDS_NEXT,
+        transfer_to=("other",),
+        images=100,
+    ),
+    Probe(name="robust", input="data", split="test", attack=AWAY, every=5),
+)
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def data(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def part(first: int, last: int) -> ImageDataset:
+        images = (digits.images[first:last] * 255).round().to(torch.uint8).numpy()
+        provenance = {"source_index": np.arange(first, last)}
+        return ImageDataset(images, digits.labels[first:last].numpy(), provenance, tuple("0123456789"))
+
+    path = tmp_path_factory.mktemp("data") / "data.zarr"
+    write_dataset(path, {"train": part(0, 600), "test": part(600, 900)})
+    return path
+
+
+def made(folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...], *, seed: int = 0) -> Job:
+    """A model trained in the folder, as its stage does it."""
+    (folder / "scratch").mkdir(parents=True)
+    store = Store(folder / "store")
+    surroundings = Surroundings(store, folder, "cpu", 1)
+    progress = Progress("model", "test", folder / "progress.json", terminal=False)
+    job = Job(folder / "scratch", surroundings, Blocks(store, "key", Share(1, 1)), progress)
+    training = replace(QUICK, epochs=EPOCHS, schedule="one-cycle")
+    parameters = Model(architecture=Architecture(name="small-cnn"), training=training, seed=seed, probes=probes)
+    make(parameters, inputs, folder, job)
+    return job
+
+
+@pytest.fixture(scope="module")
+def other(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("other")
+    made(folder, {"data": data}, (), seed=1)
+    return folder / "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def probed(data: Path, other: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Job]:
+    folder = tmp_path_factory.mktemp("probed")
+    return folder, made(folder, {"data": data, "other": other}, PROBES)
+
+
+def test_weights_are_the_same_to_the_bit(data: Path, probed: tuple[Path, Job], tmp_path: Path) -> None:
+    made(tmp_path / "without", {"data": data}, ())
+    folder, _ = probed
+    assert (tmp_path / "without" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+def test_no_draw_of_the_training_moves(digits: Digits) -> None:
+    """A network that drops units at random draws from torch's own generator; so may an attack."""
+
+    def dropping() -> Network:
+        torch.manual_seed(0)
+        features = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5))
+        return Network(features, nn.Linear(32, 10), 1)
+
+    def run(*, with_probes: bool) -> Network:
+        network = dropping()
+        images, labels = InMemory(digits.images[:200]), digits.labels[:200]
+        attack = Attacker(network, AWAY, "float32")
+
+        def drawing(batch: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+            return attack((batch + 0.01 * torch.randn_like(batch)).clamp(0, 1), wanted)
+
+        probes = [ProbeSet("attacked", images, labels, attack=drawing), ProbeSet("train", images, labels)]
+        train(network, images, labels, replace(QUICK, epochs=2), seed=0, probes=probes if with_probes else ())
+        return network
+
+    one, two = run(with_probes=True).state_dict(), run(with_probes=False).state_dict()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_history_says_what_was_taken_and_when(probed: tuple[Path, Job]) -> None:
+    folder, job = probed
+    history = pd.read_csv(folder / "history.csv")
+    taken = {name: list(rows["epoch"]) for name, rows in history.groupby("probe")}
+    assert taken == {
+        "train": [1, 2, 3],
+        "shifted": [2, 3],
+        "correlation": [3],
+        "attack": [1, 2, 3],
+        "attack on other": [1, 2, 3],
+        "robust": [3],
+    }
+    assert dict(zip(history["probe"], history["images"], strict=True)) == {
+        "train": 50,
+        "shifted": 300,
+        "correlation": 300,
+        "attack": 100,
+        "attack on other": 100,
+        "robust": 300,
+    }
+    assert 0 < job.costs["probe_seconds"] < job.computing_seconds
+
+
+def test_values_are_those_of_the_network_at_the_end(digits: Digits, probed: tuple[Path, Job], other: Path) -> None:
+    folder, _ = probed
+    history = pd.read_csv(folder / "history.csv")
+    last = history[history["epoch"] == EPOCHS].set_index("probe")["value"]
+    network, judge = load_network(folder / "model.safetensors"), load_network(other)
+    images, labels = digits.images[600:900], digits.labels[600:900]
+    predicted = network(images).argmax(1)
+    assert last["shifted"] == pytest.approx((predicted == (labels + 1) % 10).float().mean().item(), abs=1e-6)
+    simple = simple_predictions(digits.images[:600].numpy(), digits.labels[:600].numpy(), images.numpy())
+    correlation = performance_correlation(predicted.numpy(), labels.numpy(), simple, 10)
+    assert last["correlation"] == pytest.approx(correlation)
+    away = pgd(network, images, labels, norm="l2", eps=0.9, step_size=0.1, steps=10)
+    # Batch norm is folded in the one and not in the other: an image at the border may change sides.
+    assert last["robust"] == pytest.approx((network(away).argmax(1) == labels).float().mean().item(), abs=2 / 300)
+    goal = (labels + 1) % 10
+    towards = pgd(network, images, goal, norm="l2", eps=0.9, step_size=0.1, steps=10, targeted=True)
+    # The probe has 100 of these 300: four standard errors of such a draw.
+    for name, shown in (("attack", network), ("attack on other", judge)):
+        assert last[name] == pytest.approx((shown(towards).argmax(1) == goal).float().mean().item(), abs=0.2)
+    assert last["attack"] > last["attack on other"]
