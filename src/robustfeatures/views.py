@@ -16,7 +16,20 @@ from robustfeatures.store.references import Artifacts, read_reference
 from robustfeatures.store.store import Store
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from robustfeatures.experiments.experiment import Experiment, Results
+
+
+# The kind of rows by the stage and the file that hold them.
+TABLES = {
+    ("evaluation", "rows.csv"): "evaluations",
+    ("evaluation", "diagnostics.csv"): "diagnostics",
+    ("measurement", "rows.csv"): "measurements",
+    ("model", "history.csv"): "histories",
+}
+# What rows.csv of an evaluation calls all attacks together.
+ALL_ATTACKS = "all"
 
 
 @dataclass(frozen=True)
@@ -61,25 +74,32 @@ class ViewJob:
         from pydantic import TypeAdapter
 
         from robustfeatures.experiments.experiment import Results
+        from robustfeatures.experiments.masking import warnings
 
-        evaluations: list[pd.DataFrame] = []
-        histories: list[pd.DataFrame] = []
-        measurements: list[pd.DataFrame] = []
+        frames: dict[str, list[pd.DataFrame]] = {kind: [] for kind in TABLES.values()}
         payloads: dict[tuple[str, int], Path] = {}
         for need in part["needs"]:
             reference = read_reference(self.artifacts.reference(need["artifact"]))
-            for path in self.store.verified(reference["key"], ("rows.csv", "history.csv", "data.zarr")):
+            names = ("rows.csv", "diagnostics.csv", "history.csv", "data.zarr")
+            for path in self.store.verified(reference["key"], names):
                 if path.name == "data.zarr":
                     payloads[need["row"], need["seed"]] = path
                 else:
-                    measured = measurements if reference["stage"] == "measurement" else evaluations
-                    rows = measured if path.name == "rows.csv" else histories
-                    rows.append(pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"]))
+                    rows = pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
+                    frames[TABLES[reference["stage"], path.name]].append(rows)
+        read = {
+            kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()
+        }
         published = read_published(experiment, self.record["published_setting"])
+        together, single = _by_attack(read["evaluations"])
+        histories = read["histories"]
         return Results(
-            evaluations=_percent(evaluations, lambda rows: 100.0 * rows["correct"] / rows["total"]),
-            histories=_percent(histories, lambda rows: 100.0 * rows["value"]),
-            measurements=pd.concat(measurements, ignore_index=True) if measurements else pd.DataFrame(),
+            evaluations=together,
+            attacks=single,
+            diagnostics=read["diagnostics"],
+            notes=warnings(read["diagnostics"]),
+            histories=histories.assign(accuracy=100.0 * histories["value"]) if len(histories) else histories,
+            measurements=read["measurements"],
             payloads=payloads,
             settings=TypeAdapter(experiment.settings).validate_python(part["settings"], strict=False),
             published=None if published is None else pd.DataFrame(published["rows"]),
@@ -89,11 +109,14 @@ class ViewJob:
         )
 
 
-def _percent(frames: list[Any], accuracy: Any) -> Any:
-    import pandas as pd
-
-    rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-    return rows.assign(accuracy=accuracy(rows)) if len(rows) else rows
+def _by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Evaluations in percent: of all attacks together, and of each with those before it."""
+    if not len(rows):
+        return rows, rows
+    shares = rows.assign(accuracy=100.0 * rows["correct"] / rows["total"])
+    all_of_them = shares["attack"] == ALL_ATTACKS
+    together = shares[all_of_them].drop(columns="attack")
+    return together.reset_index(drop=True), shares[~all_of_them].reset_index(drop=True)
 
 
 def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any] | None:

@@ -54,9 +54,34 @@ STUDY_CASES = {
     ),
     "zero epochs": ("epochs: 2", "epochs: 0", "training.standard.epochs: input should be greater than 0, not 0"),
     "unknown norm": (
-        "norm: l2, steps",
-        "norm: l3, steps",
-        "robustness.attack.norm: 'l3' is unknown (known: l2, linf)",
+        "norm: l2\n  attacks",
+        "norm: l3\n  attacks",
+        "robustness.norm: 'l3' is unknown (known: l2, linf)",
+    ),
+    "unknown attack": (
+        "{kind: pgd, steps: 5",
+        "{kind: pdg, steps: 5",
+        "robustness.attacks.0.kind: 'pdg' is unknown (did you mean 'pgd'?)",
+    ),
+    "a misspelt field of an attack": (
+        "{kind: pgd, steps: 5",
+        "{kind: pgd, step: 5",
+        "robustness.attacks.0.step: unknown field (did you mean 'steps'?)",
+    ),
+    "a step size out of range": (
+        "relative_step_sizes: [0.1]",
+        "relative_step_sizes: [0.1, 3.0]",
+        "robustness.attacks.0.relative_step_sizes.1: input should be less than or equal to 2, not 3.0",
+    ),
+    "an attack twice": (
+        "  attacks:\n",
+        "  attacks:\n    - {kind: pgd, steps: 5, relative_step_sizes: [0.1]}\n",
+        "robustness.attacks: an attack appears twice",
+    ),
+    "CW in another norm": (
+        "norm: l2\n  attacks:\n",
+        "norm: linf\n  attacks:\n    - {kind: cw-l2}\n",
+        "robustness.attacks: cw-l2 attacks in the norm l2 alone, not in linf",
     ),
     "unknown method": (
         "kind: inversion",

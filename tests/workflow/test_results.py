@@ -118,7 +118,8 @@ def test_show(smoke: Workspace) -> None:
     facts = json.loads(path.read_text())
     for expected in (
         "stage evaluation",
-        "attack.norm: l2",
+        "norm: l2",
+        "attacks.0.kind: pgd",
         "eps 0.5, labels shifted by 0: ",
         "% of 450",
         facts["key"],

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.claims import Claim
 
 
+def _no_rows() -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame()
+
+
 @dataclass(frozen=True)
 class Need:
     """One artifact that an experiment reads: the row of the table it belongs to, its seed, and its recipe.
@@ -34,11 +40,14 @@ class Need:
 class Results:
     """What the needs of an experiment measured, and the settings it was asked for.
 
-    evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent).
+    evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent): of all attacks together, by images
+        that withstand all.
+    attacks: the same and the column attack, for eps above 0: the accuracy that an attack and those before it leave.
+    diagnostics: columns row, seed, label_shift, eps, attack, diagnostic, count, total (see `masking`).
     histories: columns row, seed, epoch, probe, accuracy (percent; of a performance correlation 100 times its value),
         loss, images.
     measurements: columns row, seed, and those of the measurement.
-    All three: the columns of the need as well.
+    All: the columns of the need as well.
     payloads: the data set or weights of each (row, seed).
     published: the paper's own rows (columns as in the table, accuracy in percent), and where they stand.
     comparable: whether the study repeats the paper's setting, so that both may stand in one row.
@@ -50,6 +59,8 @@ class Results:
     measurements: pd.DataFrame
     payloads: Mapping[tuple[str, int], Path]
     settings: Any
+    attacks: pd.DataFrame = field(default_factory=_no_rows)
+    diagnostics: pd.DataFrame = field(default_factory=_no_rows)
     published: pd.DataFrame | None = None
     published_source: str = ""
     published_setting: str = ""

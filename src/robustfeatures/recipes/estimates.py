@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from robustfeatures.recipes import parameters as p
-from robustfeatures.recipes.attacks import PGD, Attack, AutoAttack, CarliniWagner, Noise
+from robustfeatures.recipes.adversaries import PGD, Attack, AutoAttack, CarliniWagner, Noise
 from robustfeatures.recipes.recipe import Recipe
 
 START_SECONDS = 300.0

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import Discriminator, StringConstraints
 
-from robustfeatures.recipes.attacks import Attacks
+from robustfeatures.recipes.adversaries import Attacks
 from robustfeatures.recipes.strict import Strict as Strict
 
 # Names become parts of file names and of commands.

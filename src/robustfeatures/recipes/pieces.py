@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes import parameters as p
-from robustfeatures.recipes.attacks import Attack
+from robustfeatures.recipes.adversaries import Attack
 from robustfeatures.recipes.canonical import canonical_json, digest, plain
 from robustfeatures.recipes.grids import Cell
 from robustfeatures.recipes.recipe import Recipe

@@ -12,7 +12,7 @@ from annotated_types import MinLen
 from robustfeatures.data.registry import BROUGHT, OWN_FILES, source_entry
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.models.registry import factory_name
-from robustfeatures.recipes.attacks import Attack, Attacks
+from robustfeatures.recipes.adversaries import Attack, Attacks
 from robustfeatures.recipes.grids import Cell, Grid, unfolded
 from robustfeatures.recipes.parameters import (
     Architecture,

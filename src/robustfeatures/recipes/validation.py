@@ -14,7 +14,17 @@ from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes.canonical import plain
 
 T = TypeVar("T")
-ALTERNATIVES = ("inversion", "targeted-attack", "literal['random','next']", "constrained-int", "int")
+ALTERNATIVES = (
+    "inversion",
+    "targeted-attack",
+    "pgd",
+    "cw-l2",
+    "autoattack",
+    "noise",
+    "literal['random','next']",
+    "constrained-int",
+    "int",
+)
 UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 

@@ -11,7 +11,7 @@ from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome
 from robustfeatures.randomness import split_seed
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.attacks import Noise
+    from robustfeatures.recipes.adversaries import Noise
 
 # What an attack without gradients breaks of what attacks with gradients, run before it, have left.
 BROKEN = "broken without gradients"

@@ -13,7 +13,7 @@ from robustfeatures.attacks.norms import TINY
 from robustfeatures.randomness import split_seed
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.attacks import PGD
+    from robustfeatures.recipes.adversaries import PGD
 
 DIAGNOSTICS = ("no gradient", "loss not raised", "broken from a random start alone")
 

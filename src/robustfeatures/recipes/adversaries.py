@@ -45,13 +45,6 @@ class PGD(Attacking):
         sizes = ",".join(f"{size:g}" for size in self.relative_step_sizes)
         return f"pgd-{self.steps}-by-{sizes}" + (f"-and-{self.random_starts}-random" if self.random_starts else "")
 
-    @property
-    def settings(self) -> str:
-        """What people are told of it."""
-        sizes = ", ".join(f"{size:g}" for size in self.relative_step_sizes)
-        starts = f" and {self.random_starts} random starts" if self.random_starts else ""
-        return f"PGD, {self.steps} steps of {sizes} eps, from the image{starts}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class CarliniWagner(Attacking):
@@ -69,15 +62,7 @@ class CarliniWagner(Attacking):
     @property
     def name(self) -> str:
         """What its rows are found by."""
-        return f"cw-l2-{self.searches}x{self.steps}"
-
-    @property
-    def settings(self) -> str:
-        """What people are told of it."""
-        return (
-            f"CW-L2, {self.searches} constants from {self.initial_constant:g} by binary search, {self.steps} steps of "
-            f"Adam with rate {self.learning_rate:g} for each"
-        )
+        return f"cw-l2-{self.searches}x{self.steps}-by-{self.learning_rate:g}-from-{self.initial_constant:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +88,6 @@ class AutoAttack(Attacking):
         changed = "" if self == AutoAttack(kind="autoattack") else f"-{'-'.join(self.parts)}-{self.queries}"
         return f"autoattack{changed}"
 
-    @property
-    def settings(self) -> str:
-        """What people are told of it."""
-        return f"AutoAttack ({', '.join(self.parts)}; Square with {self.queries} queries)"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Noise(Attacking):
@@ -120,11 +100,6 @@ class Noise(Attacking):
     def name(self) -> str:
         """What its rows are found by."""
         return f"noise-{self.draws}"
-
-    @property
-    def settings(self) -> str:
-        """What people are told of it."""
-        return f"noise, {self.draws} points drawn from the surface of the ball"
 
 
 Attack = Annotated[PGD | CarliniWagner | AutoAttack | Noise, Discriminator("kind")]

@@ -1,0 +1,41 @@
+"""Warnings where an evaluation shows signs of masked gradients, under which attacks find less than there is.
+
+Signs after Athalye, Carlini and Wagner (2018), "Obfuscated Gradients Give a False Sense of Security", Section 3.1, and
+Carlini et al. (2019), "On Evaluating Adversarial Robustness", Section 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# By diagnostic (attacks.evaluating): the largest share of cases that raises no warning, and what is said of more.
+SIGNS = {
+    "no gradient": (0.01, "have no gradient at the image"),
+    "loss not raised": (0.05, "end with no higher loss than they began with"),
+    "broken from a random start alone": (0.05, "withstand every start from the image and fall to a random start"),
+    "broken without gradients": (0.01, "withstand attacks by gradient and fall to one without"),
+}
+# Two images or fewer are no sign of anything.
+FEWEST = 3
+
+
+def warnings(diagnostics: pd.DataFrame) -> list[str]:
+    """One line per row and sign that is seen too often, at the radius where it is seen most, seeds taken together.
+
+    `diagnostics` has the columns row, seed, eps, attack, diagnostic, count, total.
+    """
+    if not len(diagnostics):
+        return []
+    keys = ["row", "diagnostic", "attack", "eps"]
+    pooled = diagnostics.groupby(keys, sort=False, as_index=False)[["count", "total"]].sum()
+    limits = pooled["diagnostic"].map({name: share for name, (share, _) in SIGNS.items()})
+    seen = pooled[(pooled["count"] > limits * pooled["total"]) & (pooled["count"] >= FEWEST)]
+    worst = seen.loc[(seen["count"] / seen["total"]).groupby([seen["row"], seen["diagnostic"]], sort=False).idxmax()]
+    return [
+        f"{line['row']}: gradients may be masked, and the true robust accuracy lower: {line['count']} of "
+        f"{line['total']} images {SIGNS[line['diagnostic']][1]} ({line['attack']}, eps {line['eps']:g})"
+        for line in worst.to_dict("records")
+    ]
