@@ -1,7 +1,4 @@
-"""Every experiment from raw images to its table, figure and claims: the full digits study, cut down to seconds.
-
-The jobs run in this process, one after another, since starting Python for each would take longer than they do.
-"""
+"""Every experiment from raw images to its table, figure and claims: the full digits study, cut down to seconds."""
 
 from __future__ import annotations
 
@@ -10,18 +7,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 
-from robustfeatures.jobs import Surroundings, build
-from robustfeatures.recipes.config import Config
-from robustfeatures.recipes.plan import Plan, unfold
-from robustfeatures.recipes.prepare import prepare
-from robustfeatures.recipes.tasks import tasks_of
+from robustfeatures.recipes.plan import Plan
 from robustfeatures.recipes.yaml import read_yaml
-from robustfeatures.store.references import Artifacts
-from robustfeatures.store.store import Store
-from robustfeatures.views import build_view
 from tests.conftest import REPOSITORY
+from tests.in_process import built_study
 
 SEEDS = 2
 # Of the fields that cost time, the largest value that is left.
@@ -44,21 +34,8 @@ def shrunk(value: Any, name: str = "") -> Any:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path]:
     """The plan, and the results folder in which all of it is built."""
-    folder = tmp_path_factory.mktemp("full")
-    (folder / "studies").mkdir()
     study = shrunk(read_yaml(REPOSITORY / "workflow" / "studies" / "digits-full.yaml"))
-    (folder / "studies" / "full.yaml").write_text(yaml.safe_dump(study))
-    config = Config(study="full", device="cpu")
-    plan = unfold(config, folder / "studies")
-    tasks = tasks_of(plan, config, gpus=0)
-    artifacts, store = Artifacts(folder / "results" / "artifacts"), Store(folder / "results" / "store")
-    prepare(plan, tasks, artifacts, store)
-    surroundings = Surroundings(store=store, raw=folder / "raw", device="cpu", threads=1)
-    for task in tasks:
-        build(artifacts.reference(task.name), surroundings)
-    for view in plan.views:
-        build_view(artifacts.reference(view.artifact), store=store)
-    return plan, folder / "results" / "full"
+    return built_study(tmp_path_factory.mktemp("full"), study)
 
 
 def test_every_view_is_written(built: tuple[Plan, Path]) -> None:

@@ -242,6 +242,17 @@ class TargetedAttack(Strict):
     steps: PositiveInt
 
 
+@dataclass(frozen=True, kw_only=True)
+class Errors(Strict):
+    """The images that the source misclassifies, as they are, with the labels that it gives them.
+
+    Wallace (2019), "Learning from Incorrectly Labeled Data", response 6 in "A Discussion of 'Adversarial Examples Are
+    Not Bugs, They Are Features'" (distill.pub).
+    """
+
+    kind: Literal["errors"]
+
+
 Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
 
 
@@ -249,7 +260,7 @@ Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
 class Derived(Strict):
     """A data set made from the input `data` with the network `source`; only the named splits are derived."""
 
-    method: Method
+    method: Annotated[Inversion | TargetedAttack | Errors, Discriminator("kind")]
     seed: Seed
     precision: Precision = "float32"
     splits: Annotated[tuple[Split, ...], MinLen(1)]

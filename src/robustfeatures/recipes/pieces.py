@@ -79,7 +79,7 @@ class Pieces:
     def made(
         self,
         label: str,
-        method: p.Method,
+        method: p.Method | p.Errors,
         seed: int,
         inputs: Mapping[str, Recipe],
         *,

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from robustfeatures.attacks.inversion import invert
 from robustfeatures.attacks.pgd import pgd
 from robustfeatures.data.dataset import ImageDataset, join_shards, read_dataset, write_shard
-from robustfeatures.engine.batches import batch_size, block_rows
+from robustfeatures.data.raw import Rows
+from robustfeatures.engine.batches import batch_size, batches_of, block_rows
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.saving import load_network
@@ -39,12 +40,15 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
     made = Made(job)
     for split in parameters.splits:
         original = read_dataset(inputs["data"], split, in_memory=False)
-        if parameters.method.kind == "inversion":
-            splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
-        else:
-            splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
+        match parameters.method.kind:
+            case "inversion":
+                splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
+            case "targeted-attack":
+                splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
+            case "errors":
+                splits[split] = misclassified(network, original, job)
         size = batch_size(job.device, original.image_shape)
-        shard_rows[split] = block_rows(len(original), size, original.image_shape)
+        shard_rows[split] = block_rows(len(splits[split]), size, original.image_shape)
     # What another kind of device has made is cut in another way.
     blocks = {
         f"{job.device.type}-{split}-{number}": (split, number)
@@ -140,6 +144,34 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
 
     images = DerivedImages(original, derivation, made)
     return _derived(original, images, labels=goal, target=goal, start_index=np.full_like(goal, -1))
+
+
+def misclassified(network: Prepared, original: ImageDataset, job: Job) -> ImageDataset:
+    """The images whose predicted class is not their label, labelled with it, in their order; none is changed.
+
+    Raises:
+        UserError: the network misclassifies none.
+    """
+    images = batches_of(original, job.device)
+    predicted = np.empty_like(original.labels)
+    with job.computing(), torch.no_grad():
+        for rows, batch in images.batches(torch.arange(len(original)), batch_size(job.device, original.image_shape)):
+            predicted[rows.cpu().numpy()] = network(batch).argmax(dim=1).cpu().numpy()
+    wrong = np.flatnonzero(predicted != original.labels)
+    if not len(wrong):
+        raise UserError(f"method.errors: the source classifies all {len(original)} images right")
+    none = np.full_like(wrong, -1)
+    return ImageDataset(
+        images=Rows(original.images, wrong),
+        labels=predicted[wrong],
+        provenance={
+            "source_index": original.provenance["source_index"][wrong],
+            "source_label": original.labels[wrong],
+            "start_index": none,
+            "target": none,
+        },
+        class_names=original.class_names,
+    )
 
 
 def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:

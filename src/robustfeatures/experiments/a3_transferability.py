@@ -1,0 +1,169 @@
+"""A3: adversarial examples transfer to the architectures that learn most from D_det.
+
+not-bugs-2019, Section 3.3, Figure 3 (untargeted) and Appendix D.9, Figure 13 (targeted). The paper shows one source,
+its ResNet-50, against five architectures; here every architecture is a source too. Transfer rates are those of
+`robustfeatures.measurements.transfer`, made with the radius and the steps that made D_det. The networks that examples
+are carried to are others than the sources, so that the diagonal too is between two networks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import MinLen
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Name, Strict, TargetedAttack
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.recipes.recipe import Recipe
+
+SECTION = "not-bugs-2019, Section 3.3 and Figure 3"
+APPENDIX = "not-bugs-2019, Appendix D.9 and Figure 13"
+ATTACKS = ("untargeted", "targeted")
+# Source networks and those that examples are carried to never share an initialisation.
+OTHER_SEED = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The architectures beside the study's own, by the names it gives them, and how they are trained.
+
+    `training` is that of the networks on D, `derived` the set that each architecture also learns from, by
+    `downstream_training` or else by that set's own.
+    """
+
+    architectures: Annotated[tuple[Name, ...], MinLen(3)]
+    training: str = "standard"
+    derived: str = "D_det"
+    downstream_training: str | None = None
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """Per seed and architecture: transfer from it to all, and the accuracy on D of its network trained on D_det.
+
+    Raises:
+        UserError: an architecture is named twice, or the derived set was not made by an attack.
+    """
+    own = pieces.architecture(None).name
+    names: dict[str, str | None] = {own: None, **{name: name for name in settings.architectures}}
+    if len(names) != 1 + len(settings.architectures):
+        raise UserError(f"A3.architectures: a name appears twice, or is that of the study's own network, {own!r}")
+    found = []
+    for seed in pieces.study.seeds:
+        method = pieces.derived(settings.derived, seed).parameters.method  # type: ignore[union-attr]
+        if not isinstance(method, TargetedAttack):
+            raise UserError(f"derived.{settings.derived}.method: not an attack")
+        carried = {f"target-{name}": _other_network(pieces, settings, seed, key) for name, key in names.items()}
+        attack = {field: getattr(method, field) for field in ("norm", "eps", "step_size", "steps")}
+        for name, key in names.items():
+            downstream = pieces.downstream_model(
+                settings.derived, seed, training=settings.downstream_training, architecture=key
+            )
+            found.append(Need(name, seed, pieces.evaluation(downstream, eps=(0.0,), label_shifts=LABEL_SHIFTS)))
+            source = pieces.source_model(settings.training, seed, architecture=key)
+            measurement = pieces.measurement(
+                f"{source.label.rpartition('-seed')[0]}-transfer",
+                "measurements.transfer",
+                {"split": "test", "precision": pieces.study.precision, **attack},
+                {"data": pieces.data(), "source": source, **carried},
+                seed=seed,
+            )
+            found.append(Need(name, seed, measurement))
+    return found
+
+
+def _other_network(pieces: Pieces, settings: Settings, seed: int, architecture: str | None) -> Recipe:
+    label = "-".join(part for part in (pieces.data().label, architecture, settings.training, "other") if part)
+    return pieces.model(
+        label, settings.training, seed, {"data": pieces.data()}, architecture=architecture, seed_offset=OTHER_SEED
+    )
+
+
+def _rates(results: Results) -> pd.DataFrame:
+    """Transfer rates in percent; where the attack fools the source on no image there is none (NaN)."""
+    rows = results.measurements
+    return rows.assign(transfer_rate=(100.0 * rows["transferred"] / rows["fooled"]).where(rows["fooled"] > 0))
+
+
+def _learned(results: Results) -> pd.DataFrame:
+    rows = results.evaluations
+    clean: pd.DataFrame = rows[rows["label_shift"] == 0].rename(columns={"row": "target"})
+    return clean[["target", "seed", "accuracy"]]
+
+
+def _beside(results: Results) -> pd.DataFrame:
+    """From the study's own network, as in the paper: columns target, attack, seed, transfer_rate, accuracy."""
+    rates = _rates(results)
+    return rates[rates["row"] == rates["row"].iloc[0]].merge(_learned(results), on=["target", "seed"])
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per source, target and kind of attack; `accuracy` is the target architecture's on D, from D_det."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    both = _rates(results).merge(_learned(results), on=["target", "seed"])
+    values = ("transfer_rate", "accuracy")
+    columns = ["row", "target", "attack"]
+    return with_published(over_seeds(both, columns, values=values), results, columns, values=values)
+
+
+def figure(results: Results) -> Figure:
+    """Above, for each kind of attack, the transfer rates as a matrix; below, those of the study's own network."""
+    from robustfeatures.experiments.transfer_plots import matrices_and_lines
+
+    return matrices_and_lines(_rates(results), _beside(results), attacks=ATTACKS)
+
+
+def claims(results: Results) -> list[Claim]:
+    """That what an architecture learns from D_det predicts how often it is fooled: one correlation per seed."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import correlation
+
+    beside = _beside(results)
+    found = []
+    for attack, where in zip(ATTACKS, (SECTION, APPENDIX), strict=True):
+        seeds = beside[(beside["attack"] == attack) & beside["transfer_rate"].notna()].groupby("seed")
+        values = [
+            correlation(part["accuracy"].tolist(), part["transfer_rate"].tolist()).value
+            for _, part in seeds
+            if len(part) > 2
+        ]
+        found.append(
+            Claim(
+                f"Architectures that learn more from D_det are fooled by more transferred examples ({attack})",
+                where,
+                f"Pearson's r over architectures of transfer rate ({attack}) and accuracy on D when trained on D_det",
+                values,
+            )
+        )
+    return found
+
+
+EXPERIMENT = Experiment(
+    id="A3",
+    title="Transfer between architectures",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"transfer_rate": "%", "accuracy": "%"},
+    caption=(
+        "Above: share of adversarial examples made on one network (rows) that fool another one (columns), among the "
+        "test images of D that both classify right and on which the attack succeeds on the first; a targeted attack "
+        "succeeds only if the prediction is t(y) = (y + 1) mod C. The diagonal is between two networks of one "
+        "architecture. Means over seeds. Below: the first row against the accuracy on D of each architecture trained "
+        "on D_det; large dots are means over seeds, small dots the seeds, the line is least squares through the means, "
+        "r Pearson's correlation of the means with its 95 % interval (Fisher's z)."
+    ),
+)

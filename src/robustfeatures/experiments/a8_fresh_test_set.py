@@ -1,0 +1,129 @@
+"""A8: models of D_rand and D_det on a test set that no choice was made on.
+
+not-bugs-2019, Appendix D.7, takes CIFAR-10.1 (Recht et al., 2019) for one, because CIFAR-10's test split has been in
+use for a decade. A study without such a second collection can still set the split that its choices were made on beside
+one that none was made on. That guards against choices that fit their split alone, and says nothing of another
+collection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Name, Split, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.recipes.recipe import Recipe
+
+DERIVED_SETS = ("D_rand", "D_det")
+SECTION = "not-bugs-2019, Appendix D.7"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(Strict):
+    """A split of D, or of another data set that the study names, which must have the same classes in the same order."""
+
+    data: Name = "D"
+    split: Split = "test"
+
+    @property
+    def shown(self) -> str:
+        """The name in table and figure."""
+        return self.data if self.data != "D" and self.split == "test" else f"{self.data} {self.split}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The images that choices may have been made on, and those that none was made on."""
+
+    used: Sample = field(default_factory=Sample)
+    fresh: Sample
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """Two evaluations per training set and seed."""
+    found = []
+    for seed in pieces.study.seeds:
+        models = {"D": pieces.source_model("standard", seed)}
+        models |= {name: pieces.downstream_model(name, seed) for name in DERIVED_SETS}
+        for sample in (settings.used, settings.fresh):
+            found += [
+                Need(row, seed, _evaluation(pieces, model, sample), {"test_set": sample.shown})
+                for row, model in models.items()
+            ]
+    return found
+
+
+def _evaluation(pieces: Pieces, model: Recipe, sample: Sample) -> Recipe:
+    data = None if sample.data == "D" else pieces.data(sample.data)
+    return pieces.evaluation(model, eps=(0.0,), label_shifts=LABEL_SHIFTS, data=data, split=sample.split)
+
+
+def _clean(results: Results) -> pd.DataFrame:
+    return results.evaluations[results.evaluations["label_shift"] == 0]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per training set and test set."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    columns = ["row", "test_set", "eps"]
+    return with_published(over_seeds(_clean(results), columns), results, columns)
+
+
+def figure(results: Results) -> Figure:
+    """Two bars per training set: on the images in use, and on the fresh ones."""
+    from robustfeatures.experiments.plots import grouped_bars
+
+    return grouped_bars(
+        _clean(results),
+        group="row",
+        bar="test_set",
+        bar_label=lambda test_set: f"on {test_set}",
+        xlabel="trained on",
+        published=results.comparable_rows,
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Appendix D.7 says of these rows."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    rows = _clean(results)
+    fresh = results.settings.fresh.shown
+    chance = 100.0 / rows["classes"].iloc[0]
+    return [
+        Claim(
+            f"A model trained on {name} generalises to images that no choice was made on",
+            SECTION,
+            f"accuracy on {fresh}: {name} minus chance",
+            list(by_seed(rows, row=name, test_set=fresh) - chance),
+        )
+        for name in DERIVED_SETS
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="A8",
+    title="A fresh test set",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Clean accuracy of models trained on D, D_rand and D_det, on images that choices may have been made on and on "
+        "images that none was made on (which these are, the legend says). Bars are means, whiskers standard "
+        "deviations, dots the seeds."
+    ),
+)

@@ -1,0 +1,69 @@
+"""A9: the robust data set on Restricted ImageNet.
+
+not-bugs-2019, Appendix D.8, Figure 12: the three rows of A1 that it shows, on another data set. Its samples, Figure 11,
+are A10's. The paper prints no numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    from robustfeatures.experiments.claims import Claim
+
+ROWS = (*a1.SOURCE_MODELS, "D_R-images")
+SECTION = "not-bugs-2019, Appendix D.8 and Figure 12"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """A9 takes the radii and the attack from the study's `robustness`."""
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """Those of A1's evaluations that Figure 12 shows."""
+    return [need for need in a1.needs(pieces, a1.Settings()) if need.row in ROWS]
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Figure 12 shows, at the largest of the radii, which the adversary of training had."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    largest = results.evaluations["eps"].max()
+    robust = {row: by_seed(results.evaluations, row=row, eps=largest) for row in ROWS}
+    compared = (
+        ("Standard training on D_R gives more robustness than on D", "D_R-images", "standard"),
+        ("Adversarial training on D is more robust than standard training on D_R", "adversarial", "D_R-images"),
+    )
+    return [
+        Claim(
+            f"{sentence} (Restricted ImageNet)",
+            SECTION,
+            f"robust accuracy at eps {largest:g}: {more} minus {less}",
+            list(robust[more] - robust[less]),
+        )
+        for sentence, more, less in compared
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="A9",
+    title="The robust data set on Restricted ImageNet",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=a1.table,
+    figure=a1.figure,
+    claims=claims,
+    caption=(
+        "Accuracy on the test split, clean and under L2 PGD, of models trained on D, adversarially on D, and by "
+        "standard training on D_R. Bars are means, whiskers standard deviations, dots the seeds."
+    ),
+)

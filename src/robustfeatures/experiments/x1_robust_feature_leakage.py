@@ -1,0 +1,145 @@
+"""X1: how much of what D_rand teaches may have leaked in through robust features.
+
+A control after Goh (2019), "Robust Feature Leakage" (distill.pub, doi 10.23915/distill.00019.2); the method stands in
+`robustfeatures.measurements.leakage`. On CIFAR-10 he finds 23.5 % through linear features of D_rand, and none of D_det.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Name, PositiveFloat, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+DERIVED_SETS = ("D_rand", "D_det")
+SECTION = "Goh (2019), Robust Feature Leakage"
+LINEAR, NETWORK = "robust linear features", "network"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The linear architecture by the study's name for it, its training, and the radius at which it has to be robust."""
+
+    architecture: Name = "linear"
+    training: str = "adversarial"
+    eps: PositiveFloat = 0.25
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One measurement per seed, and A2's evaluations of networks that see all features."""
+    networks = [need for need in a2.needs(pieces, a2.Settings()) if need.row in ("D", *DERIVED_SETS)]
+    found = []
+    for seed in pieces.study.seeds:
+        model = pieces.source_model(settings.training, seed, architecture=settings.architecture)
+        inputs = {
+            "data": pieces.data(),
+            "model": model,
+            **{name: pieces.derived(name, seed) for name in DERIVED_SETS},
+        }
+        label = f"{pieces.data().label}-leakage"
+        measurement = pieces.measurement(label, "measurements.leakage", {"eps": settings.eps}, inputs, seed=seed)
+        found.append(Need(LINEAR, seed, measurement))
+    return [*found, *networks]
+
+
+def _accuracies(results: Results) -> pd.DataFrame:
+    """Columns row (the training set), features, seed, accuracy."""
+    import pandas as pd
+
+    linear = results.measurements.assign(row=results.measurements["trained_on"], features=LINEAR)
+    evaluations = results.evaluations
+    clean = evaluations[(evaluations["eps"] == 0) & (evaluations["label_shift"] == 0)].assign(features=NETWORK)
+    columns = ["row", "features", "seed", "accuracy"]
+    return pd.concat([linear[columns], clean[columns]], ignore_index=True).assign(eps=0.0)
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per training set and kind of features."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    columns = ["row", "features", "eps"]
+    return with_published(over_seeds(_accuracies(results), columns), results, columns)
+
+
+def figure(results: Results) -> Figure:
+    """Two bars per training set: robust linear features, and the network."""
+    from robustfeatures.experiments.plots import grouped_bars
+
+    return grouped_bars(
+        _accuracies(results),
+        group="row",
+        bar="features",
+        xlabel="trained on",
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Goh says of D_rand and D_det, and that his features are robust here too."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    rows = _accuracies(results)
+    chance = 100.0 / results.evaluations["classes"].iloc[0]
+    linear = {name: by_seed(rows, row=name, features=LINEAR) for name in DERIVED_SETS}
+    network = by_seed(rows, row="D_rand", features=NETWORK)
+    robust = results.measurements[results.measurements["trained_on"] == "D"].set_index("seed")
+    at = f"at eps {results.settings.eps:g}"
+    return [
+        Claim(
+            "Part of D_rand's accuracy leaks in through robust linear features",
+            SECTION,
+            "accuracy on D of D_rand's robust linear features minus chance",
+            list(linear["D_rand"] - chance),
+        ),
+        Claim(
+            "Nothing leaks into D_det through robust linear features",
+            SECTION,
+            "chance minus accuracy on D of D_det's robust linear features",
+            list(chance - linear["D_det"]),
+        ),
+        Claim(
+            "Most of D_rand's accuracy does not leak in through robust linear features (taken as half, above chance)",
+            SECTION,
+            "D_rand, accuracy on D above chance: half of the network's minus that of the robust linear features",
+            list((network - chance) / 2 - (linear["D_rand"] - chance)),
+        ),
+        Claim(
+            "The predictions of the linear network are constant in the ball round four fifths of the test images",
+            SECTION,
+            f"share of test images {at} minus 80 %",
+            list(robust["stable"] - 80),
+        ),
+        Claim(
+            "Each of the linear features is robustly useful for its class",
+            SECTION,
+            f"least robust usefulness of a feature {at}, in standard deviations of the feature",
+            list(robust["usefulness"]),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="X1",
+    title="Robust-feature leakage",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Accuracy on the test split of D of logistic regression on robust linear features (the logits of a linear "
+        "network trained adversarially on D), trained on D, D_rand and D_det; beside it networks that see all "
+        "features. What the former get right above chance leaks in through robust features. Bars are means, whiskers "
+        "standard deviations, dots the seeds."
+    ),
+)

@@ -1,0 +1,114 @@
+"""X2: what a network learns from unperturbed images that are all mislabelled, by the errors of another network.
+
+A control for D_det after Wallace (2019), "Learning from Incorrectly Labeled Data" (distill.pub, discussion of
+not-bugs-2019, response 6): errors carry what the network that makes them has learned, perturbed or not. He stops a
+ResNet-18 after two epochs on CIFAR-10 (62.5 % of the train images right), trains another on the 18 768 images that the
+first gets wrong, labelled as it labels them, and reaches 49.7 % on the test split. The first network has to be stopped
+early or be small: a good one makes few errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Errors, Name, Strict
+from robustfeatures.recipes.pieces import DOWNSTREAM_SEED, Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SECTION = "Wallace (2019), Learning from Incorrectly Labeled Data"
+WEAK, ERRORS, DETERMINISTIC = "D, stopped early", "errors", "D_det"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The training that stops early on D, that on its errors, and the architecture of both, the study's or another."""
+
+    source: str
+    training: str
+    architecture: Name | None = None
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """Per seed: the network that makes the errors, the one that learns from them, and A2's that learns from D_det."""
+    found = []
+    for seed in pieces.study.seeds:
+        data = pieces.data()
+        source = pieces.source_model(settings.source, seed, architecture=settings.architecture)
+        inputs = {"data": data, "source": source}
+        errors = pieces.made(f"{data.label}-errors", Errors(kind="errors"), seed, inputs)
+        label = f"{data.label}-on-errors-{settings.training}"
+        learned = pieces.model(
+            label,
+            settings.training,
+            seed,
+            {"data": errors},
+            architecture=settings.architecture,
+            seed_offset=DOWNSTREAM_SEED,
+        )
+        models = {WEAK: source, ERRORS: learned, DETERMINISTIC: pieces.downstream_model("D_det", seed)}
+        found += [
+            Need(row, seed, pieces.evaluation(model, eps=(0.0,), label_shifts=LABEL_SHIFTS))
+            for row, model in models.items()
+        ]
+        on_train = pieces.evaluation(source, eps=(0.0,), split="train")
+        found.append(Need(f"{WEAK} (train split)", seed, on_train))
+    return found
+
+
+def _clean(results: Results) -> pd.DataFrame:
+    return results.evaluations[results.evaluations["label_shift"] == 0]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per training set; that of the train split says how many errors there were to learn from."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    return with_published(over_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
+
+
+def figure(results: Results) -> Figure:
+    """One bar per training set."""
+    from robustfeatures.experiments.plots import grouped_bars
+
+    return grouped_bars(_clean(results), group="row", bar="eps", bar_label=lambda eps: "clean", xlabel="trained on")
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Wallace says of a network that has seen wrong labels alone."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    rows = _clean(results)
+    return [
+        Claim(
+            "A model trained on mislabelled, unperturbed images alone generalises to the original test set",
+            SECTION,
+            "clean accuracy: errors minus chance",
+            list(by_seed(rows, row=ERRORS) - 100.0 / rows["classes"].iloc[0]),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="X2",
+    title="Learning from errors",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Clean accuracy on the test split of D (where not said otherwise) of a network stopped early, of one trained "
+        "on the train images that it misclassifies, unperturbed and labelled as it labels them, and of one trained on "
+        "D_det. Bars are means, whiskers standard deviations, dots the seeds."
+    ),
+)

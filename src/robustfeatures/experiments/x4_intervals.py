@@ -1,0 +1,66 @@
+"""X4: the accuracies of A1 and A2 with their spread over seeds and the 95 % interval of their mean.
+
+Every table has these columns; here they stand for the rows that the first paper's argument rests on, so that a
+difference between two rows can be told from luck.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
+from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """X4 has no settings of its own."""
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """The evaluations of A1, and those of A2 that are not A1's."""
+    return [
+        *a1.needs(pieces, a1.Settings()),
+        *(need for need in a2.needs(pieces, a2.Settings()) if need.row in a2.DERIVED_SETS),
+    ]
+
+
+def _plain(results: Results) -> pd.DataFrame:
+    return results.evaluations[results.evaluations["label_shift"] == 0]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per training set and radius."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    return with_published(over_seeds(_plain(results), ["row", "eps"]), results, ["row", "eps"])
+
+
+def figure(results: Results) -> Figure:
+    """Each mean as a dot on its interval."""
+    from robustfeatures.experiments.interval_plots import intervals
+
+    return intervals(_plain(results), row="row", panel="eps")
+
+
+EXPERIMENT = Experiment(
+    id="X4",
+    title="Means and their intervals",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    caption=(
+        "Accuracy on the test split of D by training set, clean and under L2 PGD. Large dots are means over seeds, "
+        "lines their 95 % intervals (Student's t), small dots the seeds."
+    ),
+)

@@ -1,0 +1,132 @@
+"""X5: what the network that D_rand and D_det were made with sees in them, as they are and under augmentation.
+
+A control: an attack that fails leaves a mislabelled image without features of its label, and one that works only on the
+image as it stands may be gone in training with augmentation. not-bugs-2019, Appendix D.4, says of a robust source that
+"the prediction of the classifier will not change".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.canonical import plain
+from robustfeatures.recipes.parameters import Augmentation, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+DERIVED_SETS = ("D_rand", "D_det", "D_rand-robust", "D_det-robust")
+ORIGINAL = "D"
+SECTION = "not-bugs-2019, Section 3.2 and Appendix D.4"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The augmentation under which the sets are looked at, whether the study trains with it or not."""
+
+    augmentation: Augmentation = field(default_factory=lambda: Augmentation(crop_padding=4, flip=True))
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One measurement per set and seed; D under the standard source, for what augmentation alone does."""
+    found = []
+    for seed in pieces.study.seeds:
+        derived = {name: pieces.derived(name, seed) for name in DERIVED_SETS}
+        sets = {name: (recipe, recipe.inputs["source"]) for name, recipe in derived.items()}
+        sets[ORIGINAL] = (pieces.data(), pieces.source_model("standard", seed))
+        for name, (data, source) in sets.items():
+            measurement = pieces.measurement(
+                f"{pieces.data().label}-{name}-attack-success",
+                "measurements.attack_success",
+                {"precision": pieces.study.precision, "augmentation": plain(settings.augmentation), "seed": seed},
+                {"data": data, "source": source},
+                seed=seed,
+            )
+            found.append(Need(name, seed, measurement))
+    return found
+
+
+def _shares(results: Results) -> pd.DataFrame:
+    """In percent: `success` of the images with another target than class (none in D), and `kept` of all."""
+    rows = results.measurements
+    success = (100.0 * rows["reached"] / rows["targeted"]).where(rows["targeted"] > 0)
+    return rows.assign(success=success, kept=100.0 * rows["kept"] / rows["images"])
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per set and augmentation."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    columns, values = ["row", "augmentation"], ("kept", "success")
+    return with_published(over_seeds(_shares(results), columns, values=values), results, columns, values=values)
+
+
+def figure(results: Results) -> Figure:
+    """Two bars per set: the success of the attack as the set is, and under augmentation."""
+    from robustfeatures.experiments.plots import grouped_bars
+
+    return grouped_bars(
+        _shares(results).dropna(subset="success"),
+        group="row",
+        bar="augmentation",
+        bar_label=lambda augmentation: "as it is" if augmentation == "none" else "under augmentation",
+        value="success",
+        ylabel="attack success on the source (%)",
+        xlabel="derived set ('-robust': made with an adversarially trained model)",
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What the construction of Section 3.2 takes for granted, and what Appendix D.4 says of a robust source."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    rows = _shares(results)
+
+    def of(value: str, name: str, augmentation: str) -> pd.Series:
+        return by_seed(rows, value=value, row=name, augmentation=augmentation)
+
+    standard = [
+        Claim(
+            f"The attack behind {name} reaches its target on nearly all images (taken as nine tenths){suffix}",
+            SECTION,
+            f"{name}: success on the source{suffix} minus 90 %",
+            list(of("success", name, augmentation) - 90),
+        )
+        for name in DERIVED_SETS[:2]
+        for augmentation, suffix in (("none", ""), ("augmented", " under augmentation"))
+    ]
+    robust = [
+        Claim(
+            f"The prediction of a robust source does not change under the attack behind {name} (taken as half)",
+            SECTION,
+            f"{name}: share of images still taken for their class minus 50 %",
+            list(of("kept", name, "none") - 50),
+        )
+        for name in DERIVED_SETS[2:]
+    ]
+    return [*standard, *robust]
+
+
+EXPERIMENT = Experiment(
+    id="X5",
+    title="Attack success on the source",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"kept": "%", "success": "%"},
+    caption=(
+        "Share of the images of D_rand and D_det, among those whose target is not their own class, that the network "
+        "they were made with takes for their target: as they are, and under one draw of augmentation. Bars are means, "
+        "whiskers standard deviations, dots the seeds."
+    ),
+)

@@ -1,0 +1,125 @@
+"""How often adversarial examples of one network fool others: not-bugs-2019, Section 3.3, Figures 3 and 13.
+
+The paper prints no formula; it speaks of "how often adversarial examples transfer" (Section 3.3) and, where the attack
+has a target, of the "attack success rate, not just misclassification" (Figure 13). Here an image counts if both
+networks classify it right and the attack succeeds on the source; the transfer rate is the share of these on which it
+succeeds on the target too. An untargeted attack succeeds if the prediction leaves the label, a targeted one only if the
+prediction is t(y) = (y + 1) mod C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from robustfeatures.attacks.pgd import pgd
+from robustfeatures.data.dataset import read_dataset
+from robustfeatures.engine.batches import batch_size, batches_of
+from robustfeatures.engine.prepared import Prepared
+from robustfeatures.models.saving import load_network
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+    from robustfeatures.recipes.parameters import NormName, Precision, Split
+
+# The networks that examples are carried to are the inputs whose role begins so.
+TARGET_ROLE = "target-"
+ATTACKS = {"untargeted": False, "targeted": True}
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Counts of images: all, those both networks classify right, those of them on which the attack succeeds on the
+    source, and those of these on which it succeeds on the target."""
+
+    images: int
+    both_right: int
+    fooled: int
+    transferred: int
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Classes that a network predicts, int64 (N,): of the images and of the adversarial examples made from them."""
+
+    clean: Tensor
+    attacked: Tensor
+
+
+def transfer(labels: Tensor, source: Predictions, target: Predictions, *, targeted: bool, num_classes: int) -> Transfer:
+    """The counts behind the transfer rate from `source` to `target`; `labels` are int64 (N,)."""
+
+    def succeeds(attacked: Tensor) -> Tensor:
+        return attacked == (labels + 1) % num_classes if targeted else attacked != labels
+
+    both_right = (source.clean == labels) & (target.clean == labels)
+    fooled = both_right & succeeds(source.attacked)
+    transferred = fooled & succeeds(target.attacked)
+    return Transfer(len(labels), int(both_right.sum()), int(fooled.sum()), int(transferred.sum()))
+
+
+def measure(
+    job: Job,
+    inputs: Mapping[str, Path],
+    *,
+    split: Split,
+    precision: Precision,
+    norm: NormName,
+    eps: float,
+    step_size: float,
+    steps: int,
+) -> Sequence[Mapping[str, str | int]]:
+    """One row per target and kind of attack: target, attack, and the counts of `Transfer`.
+
+    Adversarial examples are made on a split of the input "data" with the network "source", by PGD as `pgd` describes.
+    """
+    data = read_dataset(inputs["data"], split, in_memory=False)
+    images = batches_of(data, job.device)
+    labels = torch.from_numpy(data.labels).to(job.device)
+    paths = {role.removeprefix(TARGET_ROLE): path for role, path in inputs.items() if role.startswith(TARGET_ROLE)}
+    networks = {
+        name: Prepared(load_network(path, job.device), precision=precision)
+        for name, path in {"source": inputs["source"], **paths}.items()
+    }
+    order, size = torch.arange(len(data)), batch_size(job.device, data.image_shape)
+    found = {key: {name: torch.empty_like(labels) for name in networks} for key in ("clean", *ATTACKS)}
+    done = 0
+    for rows, batch in images.batches(order, size):
+        shown = {"clean": batch}
+        for kind, targeted in ATTACKS.items():
+            goal = (labels[rows] + 1) % data.num_classes if targeted else labels[rows]
+            shown[kind] = pgd(
+                networks["source"], batch, goal, norm=norm, eps=eps, step_size=step_size, steps=steps, targeted=targeted
+            )
+        with torch.no_grad():
+            for key, pictures in shown.items():
+                for name, network in networks.items():
+                    found[key][name][rows] = network(pictures).argmax(dim=1)
+        done += len(rows)
+        job.progress(done, len(data))
+
+    def predictions(name: str, kind: str) -> Predictions:
+        return Predictions(found["clean"][name], found[kind][name])
+
+    return [
+        {
+            "target": name,
+            "attack": kind,
+            **asdict(
+                transfer(
+                    labels,
+                    predictions("source", kind),
+                    predictions(name, kind),
+                    targeted=targeted,
+                    num_classes=data.num_classes,
+                )
+            ),
+        }
+        for kind, targeted in ATTACKS.items()
+        for name in paths
+    ]
