@@ -97,9 +97,9 @@ def test_without_noise_lambda_obeys_a_scalar_recursion() -> None:
 
     two = Task(TWO_CLASSES, clusters, neurons)
     side = sides(torch.arange(clusters), clusters)
-    signs = torch.where(side[None] == torch.tensor([0, 1]).repeat_interleave(neurons)[:, None], small, -small)
+    own_side = side[None] == torch.tensor([0, 1]).repeat_interleave(neurons)[:, None]
     weights = torch.zeros(2 * neurons, DIMENSION, dtype=torch.float64)
-    weights[:, :clusters] = signs
+    weights[:, :clusters] = small * (2 * own_side.double() - 1)
     (network,) = train(noise, [two], [(weights, torch.zeros(6, dtype=torch.float64))], learning_rate=RATE, steps=steps)
     coefficient = bias = 0.0
     for _ in range(steps):
@@ -107,8 +107,7 @@ def test_without_noise_lambda_obeys_a_scalar_recursion() -> None:
         slope = 1 / (1 + math.exp(z))
         coefficient += step * slope
         bias += clusters / 2 * step * slope
-    own = coefficient * (signs > 0)
-    torch.testing.assert_close(network.coefficients, own.double(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(network.coefficients, coefficient * own_side.double(), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(network.biases, torch.full((6,), bias, dtype=torch.float64))
 
     many = Task(K_CLASSES, clusters, neurons)
