@@ -10,8 +10,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
 from robustfeatures.theory.feature_averaging import (
-    K_CLASSES,
-    TWO_CLASSES,
     Network,
     Task,
     accuracy,
@@ -21,6 +19,7 @@ from robustfeatures.theory.feature_averaging import (
     train,
     trained,
 )
+from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
 
 SAMPLES, DIMENSION, STEPS, RATE = 24, 40, 12, 0.05
 

@@ -12,24 +12,13 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from robustfeatures.theory.feature_averaging import (
-    K_CLASSES,
-    TWO_CLASSES,
-    Network,
-    Task,
-    clusters_of,
-    sides,
-    trained,
-)
+from robustfeatures.theory.feature_averaging import Network, Task, clusters_of, sides, trained
+from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
 from robustfeatures.theory.robust_radius import (
-    OWN_CLASSES,
-    ROBUST,
-    SUMMED,
     hand_built,
     least_perturbation,
     least_radii,
     pgd,
-    predicted,
     readout,
     readouts,
     summed_votes,
@@ -67,7 +56,7 @@ def test_ideal_networks_have_the_radii_of_the_docstring(clusters: int, neurons: 
         ROBUST: readout(robust, clean, at, side, robust.votes),
     }
     for name, each in judged.items():
-        expected = torch.full((clusters,), predicted(name, clusters, DIMENSION), dtype=torch.float64)
+        expected = torch.full((clusters,), ideal_radius(name, clusters, DIMENSION), dtype=torch.float64)
         torch.testing.assert_close(least_radii(each), expected, rtol=1e-6, atol=0)
 
 

@@ -41,12 +41,10 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from robustfeatures.randomness import split_seed
+from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
-
-TWO_CLASSES = "2-class"
-K_CLASSES = "k-class"
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,8 @@ class Network:
 
     def cosines(self) -> Tensor:
         """The cosine of each neuron's weight with each centre (N, k)."""
-        return self.weights[:, : self.coefficients.shape[1]] / self.weights.norm(dim=1, keepdim=True)
+        norms: Tensor = self.weights.norm(dim=1, keepdim=True)
+        return self.weights[:, : self.coefficients.shape[1]] / norms
 
 
 def clusters_of(count: int, clusters: int) -> Tensor:
@@ -112,7 +111,7 @@ def train(
     columns = [part.products.shape[1] for part in parts]
     for _ in range(steps):
         backward = [part.backward() for part in parts]
-        shared = (gram @ torch.cat(backward, dim=1)).split(columns, dim=1)
+        shared = torch.split_with_sizes(gram @ torch.cat(backward, dim=1), columns, dim=1)
         for part, gradient, product in zip(parts, backward, shared, strict=True):
             part.descend(gradient, product, learning_rate)
     return [part.network(noise) for part in parts]
@@ -225,8 +224,8 @@ def measure(
     rows: list[Mapping[str, str | int | float]] = []
     for task, network in zip(tasks, found, strict=True):
         together = 1 if task.kind == TWO_CLASSES else neurons
-        cosines = network.cosines().unflatten(0, (-1, together)).mean(dim=1)
-        coefficients = network.coefficients.unflatten(0, (-1, together)).mean(dim=1)
+        cosines = network.cosines().reshape(-1, together, clusters).mean(dim=1)
+        coefficients = network.coefficients.reshape(-1, together, clusters).mean(dim=1)
         reached = accuracy(network, noise, task)
         rows += [
             {

@@ -85,7 +85,8 @@ def class_gradient(weights: Tensor, points: Tensor, classes: Tensor, relu: Smoot
 def clipped(change: Tensor, radius: float) -> Tensor:
     """The perturbation (n, P, d), each patch shortened to an L2 norm of at most `radius`."""
     norms = change.norm(dim=2, keepdim=True).clamp(min=FLOOR)
-    return change * (radius / norms).clamp(max=1)
+    shares: Tensor = radius / norms
+    return change * shares.clamp(max=1)
 
 
 def one_step(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants) -> Tensor:

@@ -13,6 +13,7 @@ replacement of Theorem 4.3, projected gradient descent, and the planting of anot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,8 @@ def initial_weights(
 ) -> Tensor:
     """Filters (k, m, d) with independent entries N(0, 1/d), Section 2.4."""
     shape = (constants.classes, constants.width, constants.dimension)
-    return torch.randn(shape, generator=generator, dtype=dtype) / constants.dimension**0.5
+    deviation = 1 / math.sqrt(constants.dimension)
+    return deviation * torch.randn(shape, generator=generator, dtype=dtype)
 
 
 def descend(weights: Tensor, data: Patches, constants: PatchConstants, *, adversarial: bool) -> tuple[Tensor, Tensor]:

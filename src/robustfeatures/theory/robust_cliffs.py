@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustfeatures.theory.feature_averaging import K_CLASSES, TWO_CLASSES, Task, trained
-from robustfeatures.theory.robust_radius import least_radii, predicted, readouts
+from robustfeatures.theory.feature_averaging import Task, trained
+from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES, ideal_radius
+from robustfeatures.theory.robust_radius import least_radii, readouts
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
@@ -34,7 +35,7 @@ def measure(
     test_samples: int,
     seed: int,
 ) -> Sequence[Mapping[str, str | int | float]]:
-    """Rows (clusters, dimension, network, clean accuracy in [0, 1], cliff, predicted cliff, both over sqrt(d))."""
+    """Rows (clusters, dimension, network, accuracy in [0, 1], relative_cliff, ideal): cliffs over sqrt(d)."""
     tasks = [Task(kind, count, neurons) for count in clusters for kind in (TWO_CLASSES, K_CLASSES)]
     networks = trained(
         tasks,
@@ -56,7 +57,7 @@ def measure(
                     "network": name,
                     "accuracy": float((least > 0).double().mean()),
                     "relative_cliff": float(least.median()) / math.sqrt(dimension),
-                    "predicted": predicted(name, task.clusters, dimension) / math.sqrt(dimension),
+                    "ideal": ideal_radius(name, task.clusters, dimension) / math.sqrt(dimension),
                 }
             )
         job.progress(len(rows), 4 * len(clusters))

@@ -1,26 +1,8 @@
-"""How far points must be moved until a network on clusters errs (feature-averaging-2025).
+"""How far points must be moved until a trained network on clusters errs (feature-averaging-2025).
 
-Theorem: a network whose weights are averaged features, w_s proportional to the sum of mu_j over J_s, has nearly no
-robust accuracy at L2 radii of the order of sqrt(d/k), while f_robust and decoupled features stand radii of the order of
-sqrt(d). At x = mu_i, i in J_+, without noise, the least perturbations are (all by minimising a quadratic over the
-pieces of the network; k/2 clusters on each side):
-
-    averaged features                         sqrt(d / k)
-    decoupled, k classes                      sqrt(d / 2), half the distance of two centres, so none is better
-    decoupled, logits summed for each side    sqrt(2 d / (k + 2))
-    f_robust, b = -d/2                        sqrt(d) / 2
-
-f_robust is the sum over J_+ of ReLU(<mu_j, x> + b) minus that over J_-; the text has lost b, and -d/2 lies half-way
-between a cluster's own product, d, and that of the others, 0. At its radius f_robust becomes 0 and has no sign, which
-counts as an error; it takes the wrong sign only at sqrt(d / 2).
-
-The third line differs from the theorem. A perturbation may raise all k/2 logits of the other side at once, by b each:
-with the own one lowered by a the sign changes at a + b k/2 = 1, and d (a^2 + b^2 k/2) is least for a = b. So the summed
-logits of a decoupled network without biases are only sqrt(2) more robust than averaged features, however large k is;
-biases (f_robust) or the largest logit are what makes use of decoupling.
-
-What is computed. Perturbations only matter in the span of the weights: delta = W^T a changes the products by G a and
-has the norm sqrt(a^T G a), G = W W^T. So attacks work on N numbers instead of d, to the same result.
+The theorems and the radii of ideal networks are those of `ideal_radii`. Perturbations only matter in the span of the
+weights: delta = W^T a changes the products by G a and has the norm sqrt(a^T G a), G = W W^T. So attacks work on N
+numbers instead of d, to the same result.
 """
 
 from __future__ import annotations
@@ -36,22 +18,12 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from robustfeatures.randomness import split_seed
-from robustfeatures.theory.feature_averaging import (
-    K_CLASSES,
-    TWO_CLASSES,
-    Network,
-    Task,
-    clusters_of,
-    sides,
-    trained,
-)
+from robustfeatures.theory.feature_averaging import Network, Task, clusters_of, sides, trained
+from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
 
-OWN_CLASSES = "k-class, classes"
-SUMMED = "k-class, summed logits"
-ROBUST = "f_robust"
 LEAST = "least perturbation"
 PGD = "PGD"
 PGD_CLASSES = "PGD on the classes"
@@ -96,16 +68,6 @@ def hand_built(clusters: int, dimension: int) -> Network:
     weights = torch.eye(clusters, dimension) / math.sqrt(dimension)
     votes = one_hot(sides(torch.arange(clusters), clusters), 2).float()
     return Network(weights, torch.full((clusters,), -0.5), votes, torch.eye(clusters) / dimension)
-
-
-def predicted(readout_name: str, clusters: int, dimension: int) -> float:
-    """The least perturbation of a noiseless point, in closed form."""
-    return {
-        TWO_CLASSES: math.sqrt(dimension / clusters),
-        OWN_CLASSES: math.sqrt(dimension / 2),
-        SUMMED: math.sqrt(2 * dimension / (clusters + 2)),
-        ROBUST: math.sqrt(dimension) / 2,
-    }[readout_name]
 
 
 def least_perturbation(products: Tensor, signs: Tensor, gram: Tensor, *, shares: Sequence[float] = SHARES) -> Tensor:
