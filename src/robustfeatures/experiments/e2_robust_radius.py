@@ -45,9 +45,9 @@ class Settings(Strict):
     )
     pgd_steps: Annotated[int, Ge(1)] = 40
     pgd_relative_step_size: Annotated[float, Gt(0)] = 0.1
-    sweep_clusters: Annotated[Sequence[Annotated[int, Ge(2)]], MinLen(2)] = (2, 4, 6, 8, 10, 14, 20, 30, 40, 50)
-    sweep_dimensions: Annotated[Sequence[Annotated[int, Ge(1)]], MinLen(1)] = (500, 1000, 2000, 3072, 5000, 10000)
-    sweep_test_samples: Annotated[int, Ge(1)] = 300
+    sweep_clusters: Annotated[Sequence[Annotated[int, Ge(2)]], MinLen(2)] = (2, 4, 6, 10, 16, 24, 36, 50)
+    sweep_dimensions: Annotated[Sequence[Annotated[int, Ge(1)]], MinLen(1)] = (500, 1000, 2000, 5000, 10000)
+    sweep_test_samples: Annotated[int, Ge(1)] = 200
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,10 +29,10 @@ PGD = "PGD"
 PGD_CLASSES = "PGD on the classes"
 # Below this squared length a gradient is no direction.
 FLOOR = 1e-30
-HALVINGS = 25
+HALVINGS = 20
 # Rounds of the search for the nearest piece, and the shares of opposing neurons that it starts from.
 ROUNDS = 6
-SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+SHARES = (0.0, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Readout:
     gram: Tensor
     votes: Tensor
     labels: Tensor
+
+    def at(self, chosen: Tensor) -> Readout:
+        """The same for the points of this bool (n,) mask."""
+        return replace(self, products=self.products[chosen], labels=self.labels[chosen])
 
     def wrong(self, products: Tensor) -> Tensor:
         """Bool (n,): the own output is not the only largest one."""
@@ -210,9 +214,12 @@ def measure(
             radius = relative * math.sqrt(dimension)
             accuracies = {LEAST: float((least > radius).double().mean())}
             for attack, at in attacked.items():
+                standing = ~broken[attack]
                 if radius > 0:
-                    broken[attack] |= pgd(
-                        judged, at, radius, steps=pgd_steps, relative_step_size=pgd_relative_step_size
+                    broken[attack][standing] = pgd(
+                        *(judged.at(standing), at.at(standing), radius),
+                        steps=pgd_steps,
+                        relative_step_size=pgd_relative_step_size,
                     )
                 accuracies[attack] = float((~broken[attack]).double().mean())
             rows += [
