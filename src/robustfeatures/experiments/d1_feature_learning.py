@@ -1,0 +1,240 @@
+"""D1: which features standard and adversarial training learn on patch data, step by step.
+
+adversarial-training-2025, Section 6.1 and Figure 3. The text at hand has lost the paper's constants, so the figure is
+drawn for several settings, all of which meet Assumptions 2.3 and B.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge, Gt, MinLen
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.canonical import plain
+from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.theory.patch_constants import PatchConstants
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+PAPER = "adversarial-training-2025"
+ROBUST, NON_ROBUST = "robust_correlation", "non_robust_correlation"
+ACCURACIES = ("clean", "one_step", "replaced", "planted", "pgd", "robust_features_alone", "non_robust_features_alone")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """Named settings of the data and both trainings; how long they run and how they are tested.
+
+    training_steps: T, of both trainings. every: how many steps lie between two measurements. pgd_steps: of projected
+    gradient descent, each `pgd_relative_step_size` times the radius.
+    """
+
+    settings: Annotated[Mapping[str, PatchConstants], MinLen(1)]
+    training_steps: Annotated[int, Ge(1)]
+    every: Annotated[int, Ge(1)]
+    test_samples: Annotated[int, Ge(1)] = 200
+    pgd_steps: Annotated[int, Ge(1)] = 10
+    pgd_relative_step_size: Annotated[float, Gt(0)] = 0.25
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One measurement of both trainings per setting and seed."""
+    found = []
+    for name, constants in settings.settings.items():
+        for seed in pieces.study.seeds:
+            asked = {
+                "constants": plain(constants),
+                "seed": seed,
+                "steps": settings.training_steps,
+                "every": settings.every,
+                "test_samples": settings.test_samples,
+                "pgd_steps": settings.pgd_steps,
+                "pgd_relative_step_size": settings.pgd_relative_step_size,
+            }
+            recipe = pieces.measurement(f"patches-{name}", "theory.patch_training", asked, {}, seed=seed)
+            found.append(Need(name, seed, recipe))
+    return found
+
+
+def _percent(results: Results) -> pd.DataFrame:
+    rows = results.measurements
+    return rows.assign(**{name: 100 * rows[name] for name in ACCURACIES})
+
+
+def _phase_changes(rows: pd.DataFrame) -> pd.Series:
+    """Per row, training and seed the measured step at which non-robust correlation leads by most.
+
+    From there on robust features are learned faster than non-robust ones; under standard training this never comes, and
+    it is the step at which both stop.
+    """
+    lead = (rows[NON_ROBUST] - rows[ROBUST]).groupby([rows["row"], rows["training"], rows["seed"]], sort=False)
+    found: pd.Series = rows.loc[lead.idxmax()].set_index(["row", "training", "seed"])["step"]
+    return found
+
+
+def table(results: Results) -> pd.DataFrame:
+    """Per setting and training what is reached at the last step, and the step of the phase change."""
+    from robustfeatures.experiments.summaries import over_seeds
+
+    rows = _percent(results)
+    last = rows[rows["step"] == rows["step"].max()].merge(_phase_changes(rows).rename("phase_change").reset_index())
+    return over_seeds(last, ["row", "training"], values=["phase_change", ROBUST, NON_ROBUST, *ACCURACIES])
+
+
+def figure(results: Results) -> Figure:
+    """Per setting two columns, standard and adversarial: correlations above, accuracies below."""
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.plots.style import in_order, legend_above, value_axis
+
+    rows = _percent(results)
+    names, trainings = in_order(rows["row"]), in_order(rows["training"])
+    drawn = Figure(figsize=(2.3 * len(names) * len(trainings) + 0.8, 4.6), layout="constrained")
+    grid = drawn.subplots(2, len(names) * len(trainings), sharex=True, sharey="row", squeeze=False)
+    changes = _phase_changes(rows).groupby(["row", "training"]).mean()
+    upper: list[object] = []
+    lower: list[object] = []
+    for number, (name, training) in enumerate((name, training) for name in names for training in trainings):
+        part = rows[(rows["row"] == name) & (rows["training"] == training)]
+        above, below = grid[0][number], grid[1][number]
+        upper = _lines(above, part, {ROBUST: "robust feature", NON_ROBUST: "non-robust feature"}, first=0)
+        shown = {"clean": "clean", "one_step": "one step", "replaced": "replaced", "pgd": "PGD", "planted": "planted"}
+        lower = _lines(below, part, shown, first=2)
+        if training == "adversarial":
+            for axes in (above, below):
+                axes.axvline(changes[name, training], color="grey", lw=0.8, linestyle=":")
+        above.set_title(f"{name}\n{training}", fontsize=9)
+        below.set_xlabel("step")
+    grid[0][0].set_ylabel("normalised correlation")
+    value_axis(grid[1][0], "accuracy (%)")
+    legend_above(drawn, [*upper, *lower])
+    return drawn
+
+
+def _lines(axes: Axes, rows: pd.DataFrame, names: Mapping[str, str], *, first: int) -> list[object]:
+    """Means over seeds with bands of a standard deviation, in the styles from number `first` on."""
+    from robustfeatures.experiments.plots.style import COLOURS, STYLES
+
+    handles: list[object] = []
+    for number, (column, label) in enumerate(names.items(), start=first):
+        found = rows.groupby("step")[column].agg(["mean", "std"]).fillna(0.0)
+        colour = COLOURS[number % len(COLOURS)]
+        style = STYLES[number % len(STYLES)]
+        handles += axes.plot(found.index, found["mean"], linestyle=style, color=colour, label=label)
+        axes.fill_between(
+            found.index, found["mean"] - found["std"], found["mean"] + found["std"], color=colour, alpha=0.2, lw=0
+        )
+    return handles
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Theorems 4.3 and 4.4 and Section 6.1 say, for each setting."""
+    rows = _percent(results)
+    return [claim for name in results.settings.settings for claim in _claims_of(name, rows[rows["row"] == name])]
+
+
+def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    last = rows["step"].max()
+
+    def end(training: str, column: str) -> pd.Series:
+        return by_seed(rows, value=column, training=training, step=last)
+
+    changes = _phase_changes(rows).reset_index().rename(columns={"step": "phase_change"})
+    adversarial = rows[rows["training"] == "adversarial"].merge(changes)
+    before = adversarial[adversarial["step"] == adversarial["phase_change"]].set_index("seed")
+    learned = end("adversarial", ROBUST) - before[ROBUST]
+    further = end("adversarial", NON_ROBUST) - before[NON_ROBUST]
+    lead = end("standard", NON_ROBUST) - end("standard", ROBUST)
+    found = [
+        (
+            "In standard training the learning of non-robust features dominates",
+            "Section 6.1",
+            "last step: non-robust minus robust correlation",
+            lead,
+        ),
+        (
+            "Standard training reaches a good standard accuracy (95 of 100)",
+            "Theorem 4.3",
+            "clean accuracy minus 95",
+            end("standard", "clean") - 95,
+        ),
+        (
+            "After standard training replaced non-robust features fool the network (accuracy under 5 %)",
+            "Theorem 4.3",
+            "5 minus accuracy under the replacement",
+            5 - end("standard", "replaced"),
+        ),
+        (
+            "Adversarial training first learns non-robust features, to perfect standard accuracy (95 of 100)",
+            "Section 6.1",
+            "clean accuracy at the phase change, minus 95",
+            before["clean"] - 95,
+        ),
+        (
+            "After the phase change robust features grow more than non-robust ones",
+            "Section 6.1",
+            "growth of the robust minus that of the non-robust correlation, phase change to last step",
+            learned - further,
+        ),
+        (
+            "Adversarial training learns more of the robust features than standard training",
+            "Theorem 4.4",
+            "robust correlation at the last step, adversarial minus standard",
+            end("adversarial", ROBUST) - end("standard", ROBUST),
+        ),
+        (
+            "After adversarial training the robust features alone suffice (95 of 100)",
+            "Theorem 4.4 and Definition 4.1",
+            "accuracy with all non-robust patches zero, minus 95",
+            end("adversarial", "robust_features_alone") - 95,
+        ),
+        *(
+            (
+                f"Adversarial training ends with a good robust accuracy {how} (95 of 100)",
+                "Theorem 4.4",
+                f"accuracy {how}, minus 95",
+                end("adversarial", column) - 95,
+            )
+            for column, how in (
+                ("one_step", "under the attack of training"),
+                ("replaced", "under replaced non-robust features"),
+                ("pgd", "under PGD"),
+                ("planted", "under planted robust features"),
+            )
+        ),
+    ]
+    return [
+        Claim(sentence, f"{PAPER}, {where}", f"{name}: {quantity}", list(values))
+        for sentence, where, quantity, values in found
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="D1",
+    title="Feature learning on patch data",
+    paper=PAPER,
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"phase_change": "step", **dict.fromkeys(ACCURACIES, "%")},
+    caption=(
+        "Normalised correlation of the best filter of each class with its robust and its non-robust feature (above) "
+        "and accuracy on fresh points (below), clean and under four attacks in the same ball, for standard and "
+        "adversarial training. Lines are means over seeds, bands standard deviations; the dotted line is the step from "
+        "which robust features are learned faster."
+    ),
+)

@@ -1,0 +1,254 @@
+"""E2: the L2 radius that networks on clusters withstand, and how it depends on the number of clusters.
+
+feature-averaging-2025, the theorems on averaged, hand-built and decoupled networks. The sweep over the number of
+clusters and the dimension is not in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge, Gt, MinLen
+
+from robustfeatures.experiments.e1_feature_averaging import Settings as Training
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.theory.ideal_radii import OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+CURVES = "curves"
+LEAST = "least perturbation"
+SOURCE = "feature-averaging-2025, Theorem (Averaged Features are Non-robust Features)"
+DECOUPLED = "feature-averaging-2025, Theorem (Feature-Decoupled Solutions)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The networks of E1, and what is asked of them.
+
+    relative_radii: L2 radii over sqrt(d). sweep_clusters, sweep_dimensions: every pair is trained anew, with the other
+    settings of `training`, to find its cliff: the radius at which robust accuracy falls to one half.
+    """
+
+    training: Training = field(default_factory=Training)
+    relative_radii: Annotated[Sequence[Annotated[float, Ge(0)]], MinLen(2)] = tuple(
+        round(0.05 * number, 2) for number in range(21)
+    )
+    pgd_steps: Annotated[int, Ge(1)] = 40
+    pgd_relative_step_size: Annotated[float, Gt(0)] = 0.1
+    sweep_clusters: Annotated[Sequence[Annotated[int, Ge(2)]], MinLen(2)] = (2, 4, 6, 10, 16, 24, 36, 50)
+    sweep_dimensions: Annotated[Sequence[Annotated[int, Ge(1)]], MinLen(1)] = (500, 1000, 2000, 5000, 10000)
+    sweep_test_samples: Annotated[int, Ge(1)] = 200
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """Per seed the curves at the size of `training`, and one part of the sweep for each dimension."""
+    found = []
+    for seed in pieces.study.seeds:
+        asked = {
+            **asdict(settings.training),
+            "relative_radii": settings.relative_radii,
+            "pgd_steps": settings.pgd_steps,
+            "pgd_relative_step_size": settings.pgd_relative_step_size,
+            "seed": seed,
+        }
+        recipe = pieces.measurement("clusters-radius", "theory.robust_radius", asked, {}, seed=seed)
+        found.append(Need(CURVES, seed, recipe))
+        for dimension in settings.sweep_dimensions:
+            asked = {
+                **asdict(settings.training),
+                "clusters": settings.sweep_clusters,
+                "dimension": dimension,
+                "test_samples": settings.sweep_test_samples,
+                "seed": seed,
+            }
+            recipe = pieces.measurement(f"clusters-cliffs-d{dimension}", "theory.robust_cliffs", asked, {}, seed=seed)
+            found.append(Need(f"d = {dimension}", seed, recipe))
+    return found
+
+
+def _curves(results: Results) -> pd.DataFrame:
+    rows = results.measurements
+    part = rows[rows["row"] == CURVES]
+    return part.assign(accuracy=100 * part["accuracy"])
+
+
+def _cliffs(results: Results) -> pd.DataFrame:
+    """The sweep, with `ratio` of each cliff to that of the 2-class network of the same pair and seed, and the ratio of
+    the closed forms."""
+    rows = results.measurements
+    part = rows[rows["row"] != CURVES].astype({"clusters": int, "dimension": int})
+    pair = ["clusters", "dimension", "seed"]
+    two = part[part["network"] == TWO_CLASSES].set_index(pair)
+    at = part.set_index(pair).index
+    return part.assign(
+        ratio=part["relative_cliff"].to_numpy() / two["relative_cliff"].reindex(at).to_numpy(),
+        ideal_ratio=part["ideal"].to_numpy() / two["ideal"].reindex(at).to_numpy(),
+    )
+
+
+def table(results: Results) -> pd.DataFrame:
+    """The cliff of every network of the sweep over sqrt(d), and over that of the 2-class network."""
+    from robustfeatures.experiments.summaries import over_seeds
+
+    by = ["clusters", "dimension", "network", "ideal", "ideal_ratio"]
+    found = _cliffs(results).round({"ideal": 4, "ideal_ratio": 4})
+    return over_seeds(found, by, values=["relative_cliff", "ratio"])
+
+
+def figure(results: Results) -> Figure:
+    """Left: robust accuracy against the radius. Right: ratios of cliffs against the number of clusters."""
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.plots.style import legend_above
+
+    drawn = Figure(figsize=(9.0, 3.9), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    handles = _draw_curves(left, _curves(results), results.settings)
+    _draw_ratios(right, _cliffs(results))
+    legend_above(drawn, handles)
+    return drawn
+
+
+def _draw_curves(axes: Axes, rows: pd.DataFrame, settings: Settings) -> list[object]:
+    """A line per network under the least perturbation, its closed form as a vertical line, and PGD as points."""
+    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES, in_order, value_axis
+
+    handles: list[object] = []
+    training = settings.training
+    for number, network in enumerate(in_order(rows["network"])):
+        part = rows[rows["network"] == network]
+        colour = COLOURS[1 + number]
+        for attack in in_order(part["attack"]):
+            mean = part[part["attack"] == attack].groupby("relative_radius")["accuracy"].mean()
+            if attack == LEAST:
+                handles += axes.plot(mean.index, mean, STYLES[number], color=colour, label=network)
+            elif attack == "PGD":
+                axes.plot(mean.index, mean, MARKERS[number], color=colour, markersize=3.5, fillstyle="none")
+        closed = ideal_radius(network, training.clusters, training.dimension) / training.dimension**0.5
+        axes.axvline(closed, color=colour, lw=0.6, linestyle=":")
+    handles += axes.plot([], [], MARKERS[0], color="black", markersize=3.5, fillstyle="none", label="under PGD")
+    handles += axes.plot([], [], color="black", lw=0.6, linestyle=":", label="closed form")
+    value_axis(axes, "robust accuracy (%)")
+    axes.set_xlabel("L2 radius over sqrt(d)")
+    axes.set_title(f"k = {training.clusters}, d = {training.dimension}", fontsize=10)
+    return handles
+
+
+def _draw_ratios(axes: Axes, rows: pd.DataFrame) -> None:
+    """Means over dimensions and seeds with the range over dimensions, beside sqrt(k) and the closed forms."""
+    import numpy as np
+
+    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, in_order, log_axis
+
+    clusters = np.sort(rows["clusters"].unique())
+    axes.plot(clusters, np.sqrt(clusters), color="grey", lw=1, label="sqrt(k)")
+    for number, network in enumerate(in_order(rows["network"])):
+        if network == TWO_CLASSES:
+            continue
+        part = rows[rows["network"] == network].groupby(["clusters", "dimension"])["ratio"].mean().unstack()
+        colour = COLOURS[1 + number]
+        spread = np.stack([part.mean(axis=1) - part.min(axis=1), part.max(axis=1) - part.mean(axis=1)])
+        axes.errorbar(
+            part.index, part.mean(axis=1), yerr=spread, fmt=MARKERS[number], color=colour, markersize=3.5, lw=0.8
+        )
+        closed = rows[rows["network"] == network].groupby("clusters")["ideal_ratio"].mean()
+        axes.plot(closed.index, closed, color=colour, lw=0.6, linestyle=":")
+    axes.text(clusters[-1], clusters[-1] ** 0.5, "sqrt(k)", ha="right", va="bottom", color="grey")
+    log_axis(axes, "x")
+    log_axis(axes, "y")
+    axes.set_xlabel("clusters k")
+    axes.set_ylabel("cliff over that of the 2-class network")
+    axes.set_title("mean and range over dimensions", fontsize=10)
+
+
+def _exponents(rows: pd.DataFrame, network: str) -> list[float]:
+    """Per seed the exponent of k in the ratio of cliffs: the slope of a log-log line over all pairs."""
+    import numpy as np
+
+    part = rows[rows["network"] == network]
+    return [
+        float(np.polyfit(np.log(each["clusters"]), np.log(each["ratio"]), 1)[0]) for _, each in part.groupby("seed")
+    ]
+
+
+def claims(results: Results) -> list[Claim]:
+    """What the theorems say of radii; orders of magnitude become exponents of k, met within a tenth."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    curves, cliffs = _curves(results), _cliffs(results)
+    radii = sorted(curves["relative_radius"].unique())
+    beyond = next((r for r in radii if r >= 1.5 * results.settings.training.clusters**-0.5), radii[-1])
+    at = curves[(curves["relative_radius"] == beyond) & (curves["attack"] == LEAST)]
+
+    def accuracy(network: str) -> pd.Series:
+        return by_seed(at, network=network)
+
+    return [
+        Claim(
+            "Averaged features have nearly no robust accuracy at radii of the order of sqrt(d/k) (under 5 %)",
+            SOURCE,
+            f"2-class: 5 minus robust accuracy at radius {beyond:g} sqrt(d)",
+            list(5 - accuracy(TWO_CLASSES)),
+        ),
+        Claim(
+            "The k-class network is more robust than the 2-class network",
+            DECOUPLED,
+            f"clusters told apart: robust accuracy at radius {beyond:g} sqrt(d), k-class minus 2-class",
+            list(accuracy(OWN_CLASSES) - accuracy(TWO_CLASSES)),
+        ),
+        Claim(
+            "The k-class network, its logits summed for each side, is more robust than the 2-class network",
+            DECOUPLED,
+            f"summed logits: robust accuracy at radius {beyond:g} sqrt(d), k-class minus 2-class",
+            list(accuracy(SUMMED) - accuracy(TWO_CLASSES)),
+        ),
+        Claim(
+            "f_robust is more robust than the 2-class network",
+            "feature-averaging-2025, There Exists the Robust Solution",
+            f"robust accuracy at radius {beyond:g} sqrt(d), f_robust minus 2-class",
+            list(accuracy(ROBUST) - accuracy(TWO_CLASSES)),
+        ),
+        *(
+            Claim(
+                f"The cliffs of the 2-class network and of {name} differ by a factor of the order of sqrt(k)",
+                source,
+                f"0.1 minus the distance from 1/2 of the exponent of k in the ratio of cliffs, {network}",
+                [0.1 - abs(exponent - 0.5) for exponent in _exponents(cliffs, network)],
+            )
+            for network, name, source in (
+                (OWN_CLASSES, "the k-class network", DECOUPLED),
+                (SUMMED, "the k-class network, its logits summed for each side,", DECOUPLED),
+                (ROBUST, "f_robust", "feature-averaging-2025, There Exists the Robust Solution"),
+            )
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="E2",
+    title="Robust radii of averaged and decoupled features",
+    paper="feature-averaging-2025",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"relative_cliff": "over sqrt(d)", "ideal": "over sqrt(d)"},
+    caption=(
+        "Left: accuracy on fresh points against the L2 radius, under the least perturbation found (lines) and under "
+        "PGD (marks), with the closed forms for ideal features (dotted); the k-class network is right about the "
+        "cluster (classes) or about its side by summed logits. Right: the radius at which accuracy falls to one half, "
+        "over that of the 2-class network."
+    ),
+)

@@ -1,0 +1,75 @@
+"""Patch data made of robust and non-robust features (adversarial-training-2025, Definitions 2.1 and 2.2).
+
+A label y is uniform on k classes. Of the P patches of a point, |J_R| drawn uniformly hold the robust feature of its
+class and the others the non-robust one:
+
+    X(p) = alpha_p u_y + xi_p for p in J_R,    X(p) = beta_p v_y + xi_p for p in J_NR,    xi_p ~ N(0, sigma^2 I_d).
+
+The 2k features are orthonormal and parallel to the axes: u_i = e_i and v_i = e_(k + i). The text has lost the laws of
+alpha_p and beta_p, which the paper assumes to concentrate at their means; here they are uniform around them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustfeatures.theory.patch_constants import PatchConstants
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Points with patches (n, P, d), labels int64 (n,), bool (n, P) for J_R, and coefficients (n, P)."""
+
+    points: Tensor
+    labels: Tensor
+    robust: Tensor
+    coefficients: Tensor
+
+
+def features(constants: PatchConstants, like: Tensor) -> tuple[Tensor, Tensor]:
+    """The robust and the non-robust features, (k, d) each, of the dtype and device of `like`."""
+    axes = torch.eye(constants.dimension, dtype=like.dtype, device=like.device)
+    return axes[: constants.classes], axes[constants.classes : 2 * constants.classes]
+
+
+def draw(
+    constants: PatchConstants, count: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
+) -> Patches:
+    """`count` points of Definition 2.2."""
+    shape = (count, constants.patches)
+    labels = torch.randint(constants.classes, (count,), generator=generator)
+    order = torch.rand(shape, generator=generator).argsort(dim=1)
+    robust = order < constants.robust_patches
+    means = torch.where(robust, constants.alpha, constants.beta)
+    around = 1 + constants.spread * (2 * torch.rand(shape, generator=generator) - 1)
+    coefficients = (means * around).to(dtype)
+    points = constants.noise * torch.randn((*shape, constants.dimension), generator=generator, dtype=dtype)
+    axis = torch.where(robust, labels[:, None], constants.classes + labels[:, None])
+    points.scatter_add_(2, axis[..., None], coefficients[..., None])
+    return Patches(points, labels, robust, coefficients)
+
+
+def only(points: Tensor, kept: Tensor) -> Tensor:
+    """The points (n, P, d) with all patches but those `kept` (bool (n, P)) zero: Definition 4.1's representatives."""
+    return points * kept[..., None]
+
+
+def swap(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
+    """The perturbation (n, P, d) of Theorem 4.3: beta_p (v_target - v_y) on J_NR and nothing on J_R."""
+    _, non_robust = features(constants, data.points)
+    change = non_robust[targets] - non_robust[data.labels]
+    return torch.where(data.robust, 0.0, data.coefficients)[..., None] * change[:, None]
+
+
+def plant(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
+    """The perturbation (n, P, d) that adds another class's robust feature, eps u_target, to each patch of J_NR."""
+    robust, _ = features(constants, data.points)
+    return constants.radius * torch.where(data.robust, 0.0, 1.0)[..., None] * robust[targets][:, None]
+
+
+def other_classes(labels: Tensor, classes: int, generator: torch.Generator) -> Tensor:
+    """For each label another class, drawn uniformly."""
+    return (labels + torch.randint(1, classes, labels.shape, generator=generator)) % classes

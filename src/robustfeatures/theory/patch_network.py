@@ -1,0 +1,119 @@
+"""The two-layer network with smoothed ReLU, its gradients in closed form, and attacks on its points.
+
+adversarial-training-2025, Sections 2.3 to 2.5. The network has m filters for each class,
+
+    F_i(X) = sum over r and p of s(<w_ir, X(p)>),
+
+    s(z) = 0 for z <= 0,    z^q / (q rho^(q - 1)) on [0, rho],    z - (1 - 1/q) rho above.
+
+Training takes gradient descent on the empirical cross-entropy L, W <- W - eta grad L(W). Adversarial training first
+moves each training point by one step of gradient ascent and clips it patch by patch,
+
+    X~ = X + clip(-eta~ grad_X F_y(X)),    W <- W - eta grad L~(W),
+
+with L~ the loss at the points X~. The text has lost the margin that is ascended and the norm of the ball. Here the
+margin is F_y, which the paper's coefficient updates (Lemma D.17, in the feature of the own class alone) suggest and
+which its remark on margin-based objectives (Carlini and Wagner) extends; and the ball bounds the L2 norm of the
+perturbation of each patch by eps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robustfeatures.theory.patch_constants import PatchConstants
+
+# A patch's gradient this short is no direction.
+FLOOR = 1e-30
+
+
+@dataclass(frozen=True)
+class SmoothedRelu:
+    """The activation s with exponent q and threshold rho."""
+
+    exponent: int
+    threshold: float
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """s(z), elementwise."""
+        bounded = (z / self.threshold).clamp(0, 1)
+        return self.threshold * bounded.pow(self.exponent) / self.exponent + (z - self.threshold).clamp(min=0)
+
+    def slope(self, z: Tensor) -> Tensor:
+        """s'(z), elementwise, in [0, 1]."""
+        return (z / self.threshold).clamp(0, 1).pow(self.exponent - 1)
+
+
+def activation(constants: PatchConstants) -> SmoothedRelu:
+    """The activation of a setting."""
+    return SmoothedRelu(constants.exponent, constants.threshold)
+
+
+def logits(weights: Tensor, points: Tensor, relu: SmoothedRelu) -> Tensor:
+    """F (n, k) of filters (k, m, d) at points (n, P, d)."""
+    return relu(_products(weights, points)).sum(dim=(1, 3))
+
+
+def _products(weights: Tensor, points: Tensor) -> Tensor:
+    """<w_ir, X(p)> as (n, P, k, m)."""
+    classes, width, dimension = weights.shape
+    found = points.reshape(-1, dimension) @ weights.reshape(-1, dimension).T
+    return found.reshape(*points.shape[:2], classes, width)
+
+
+def loss_and_gradient(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedRelu) -> tuple[Tensor, Tensor]:
+    """The mean cross-entropy, and its gradient (k, m, d)."""
+    products = _products(weights, points)
+    log_probabilities = relu(products).sum(dim=(1, 3)).log_softmax(dim=1)
+    loss = -log_probabilities.gather(1, labels[:, None]).mean()
+    residual = log_probabilities.exp()
+    residual[torch.arange(len(labels)), labels] -= 1
+    backward = relu.slope(products) * (residual / len(labels))[:, None, :, None]
+    flat = backward.reshape(-1, weights.shape[0] * weights.shape[1])
+    return loss, (flat.T @ points.reshape(-1, points.shape[2])).reshape(weights.shape)
+
+
+def class_gradient(weights: Tensor, points: Tensor, classes: Tensor, relu: SmoothedRelu) -> Tensor:
+    """grad_X F_c(X) (n, P, d), with the class c of each point in `classes` (n,)."""
+    chosen = weights[classes]
+    return torch.bmm(relu.slope(torch.bmm(points, chosen.transpose(1, 2))), chosen)
+
+
+def clipped(change: Tensor, radius: float) -> Tensor:
+    """The perturbation (n, P, d), each patch shortened to an L2 norm of at most `radius`."""
+    norms = change.norm(dim=2, keepdim=True).clamp(min=FLOOR)
+    shares: Tensor = radius / norms
+    return change * shares.clamp(max=1)
+
+
+def one_step(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants) -> Tensor:
+    """The adversarial examples (n, P, d) of Section 2.5: one clipped step of gradient ascent."""
+    descent = class_gradient(weights, points, labels, activation(constants))
+    return points + clipped(-constants.ascent_rate * descent, constants.radius)
+
+
+def pgd(
+    weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants, *, steps: int, relative_step_size: float
+) -> Tensor:
+    """Adversarial examples (n, P, d) against the margin F_y - max F_j: steepest ascent in the ball, which moves every
+    patch by `relative_step_size` of the radius along its own normalised gradient."""
+    relu = activation(constants)
+    change = torch.zeros_like(points)
+    for _ in range(steps):
+        at = points + change
+        outputs = logits(weights, at, relu).scatter(1, labels[:, None], -torch.inf)
+        ascent = class_gradient(weights, at, outputs.argmax(dim=1), relu) - class_gradient(weights, at, labels, relu)
+        norms = ascent.norm(dim=2, keepdim=True).clamp(min=FLOOR)
+        change = clipped(change + relative_step_size * constants.radius * ascent / norms, constants.radius)
+    return points + change
+
+
+def accuracy(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedRelu) -> float:
+    """The share of points whose own class has the largest output, alone; a tie is an error."""
+    outputs = logits(weights, points, relu)
+    own = outputs.gather(1, labels[:, None]).squeeze(1)
+    others = outputs.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
+    return float((own > others).float().mean())

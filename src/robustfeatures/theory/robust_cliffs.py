@@ -1,0 +1,64 @@
+"""Where robust accuracy falls to one half, over the number of clusters and the dimension (feature-averaging-2025).
+
+The theorem's orders, sqrt(d/k) for averaged and sqrt(d) for decoupled features, make the cliffs of the two networks
+differ by a factor of the order of sqrt(k). The paper shows k = 10 and d = 3072 alone. For each d one call trains the
+networks of every k together (see `feature_averaging`); the cliff is the median over fresh points of the least
+perturbation (see `robust_radius`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robustfeatures.theory.feature_averaging import Task, trained
+from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES, ideal_radius
+from robustfeatures.theory.robust_radius import least_radii, readouts
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+
+
+def measure(
+    job: Job,
+    inputs: Mapping[str, Path],
+    *,
+    clusters: Sequence[int],
+    dimension: int,
+    samples: int,
+    neurons: int,
+    deviation: float,
+    learning_rate: float,
+    steps: int,
+    test_samples: int,
+    seed: int,
+) -> Sequence[Mapping[str, str | int | float]]:
+    """Rows (clusters, dimension, network, accuracy in [0, 1], relative_cliff, ideal): cliffs over sqrt(d)."""
+    tasks = [Task(kind, count, neurons) for count in clusters for kind in (TWO_CLASSES, K_CLASSES)]
+    networks = trained(
+        tasks,
+        dimension=dimension,
+        samples=samples,
+        deviation=deviation,
+        learning_rate=learning_rate,
+        steps=steps,
+        seed=seed,
+    )
+    rows: list[Mapping[str, str | int | float]] = []
+    for two, many, task in zip(networks[::2], networks[1::2], tasks[1::2], strict=True):
+        for name, judged in readouts(two, many, task, dimension, test_samples, seed).items():
+            least = least_radii(judged)
+            rows.append(
+                {
+                    "clusters": task.clusters,
+                    "dimension": dimension,
+                    "network": name,
+                    "accuracy": float((least > 0).double().mean()),
+                    "relative_cliff": float(least.median()) / math.sqrt(dimension),
+                    "ideal": ideal_radius(name, task.clusters, dimension) / math.sqrt(dimension),
+                }
+            )
+        job.progress(len(rows), 4 * len(clusters))
+    return rows

@@ -1,0 +1,177 @@
+"""Gradient descent on clusters against autograd, scalar recursions and the theorems."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, softplus
+
+from robustfeatures.theory.feature_averaging import (
+    Network,
+    Task,
+    accuracy,
+    clusters_of,
+    sides,
+    start,
+    train,
+    trained,
+)
+from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
+
+SAMPLES, DIMENSION, STEPS, RATE = 24, 40, 12, 0.05
+
+
+def drawn(tasks: list[Task], seed: int = 0) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(SAMPLES, DIMENSION, generator=generator, dtype=torch.float64)
+    return noise, [start(task, DIMENSION, 0.1, generator, torch.float64) for task in tasks]
+
+
+def points(noise: Tensor, clusters: int) -> Tensor:
+    """The centres sqrt(d) e_j in turns, plus noise."""
+    centres = math.sqrt(noise.shape[1]) * torch.eye(clusters, noise.shape[1], dtype=noise.dtype)
+    return centres[clusters_of(len(noise), clusters)] + noise
+
+
+def two_class_loss(weights: Tensor, biases: Tensor, x: Tensor, signs: Tensor, neurons: int) -> Tensor:
+    """The slides' f, written out, under log(1 + e^(-y f))."""
+    responses = (x @ weights.T + biases).relu()
+    f = responses[:, :neurons].mean(dim=1) - responses[:, neurons:].mean(dim=1)
+    return softplus(-signs * f).mean()
+
+
+def k_class_loss(weights: Tensor, x: Tensor, labels: Tensor, neurons: int) -> Tensor:
+    outputs = (x @ weights.T).relu().unflatten(1, (-1, neurons)).mean(dim=2)
+    return cross_entropy(outputs, labels)
+
+
+def test_networks_trained_together_follow_autograd() -> None:
+    """Two networks of other k share one product per step; each must take the steps that autograd takes alone."""
+    tasks = [Task(TWO_CLASSES, 4, 3), Task(K_CLASSES, 6, 2)]
+    noise, starts = drawn(tasks)
+    two, many = train(noise, tasks, starts, learning_rate=RATE, steps=STEPS)
+
+    weights, biases = (tensor.clone().requires_grad_() for tensor in starts[0])
+    clusters = clusters_of(SAMPLES, 4)
+    signs = torch.where(clusters < 2, 1.0, -1.0).double()
+    for _ in range(STEPS):
+        loss = two_class_loss(weights, biases, points(noise, 4), signs, 3)
+        found = torch.autograd.grad(loss, (weights, biases))
+        weights, biases = (
+            (value - RATE * gradient).detach().requires_grad_()
+            for value, gradient in zip((weights, biases), found, strict=True)
+        )
+    torch.testing.assert_close(two.weights, weights.detach(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(two.biases, biases.detach(), rtol=1e-10, atol=1e-12)
+
+    weights = starts[1][0].clone().requires_grad_()
+    for _ in range(STEPS):
+        (gradient,) = torch.autograd.grad(k_class_loss(weights, points(noise, 6), clusters_of(SAMPLES, 6), 2), weights)
+        weights = (weights - RATE * gradient).detach().requires_grad_()
+    torch.testing.assert_close(many.weights, weights.detach(), rtol=1e-10, atol=1e-12)
+    assert torch.equal(many.biases, torch.zeros(12, dtype=torch.float64))
+    assert not torch.equal(two.weights, starts[0][0])
+
+
+def test_lambda_is_what_the_weights_hold_of_each_centre() -> None:
+    """n < d, so W - W_0 = A^T X has one A, and lambda_j is its sum over cluster j."""
+    task = Task(TWO_CLASSES, 4, 3)
+    noise, starts = drawn([task])
+    (network,) = train(noise, [task], starts, learning_rate=RATE, steps=STEPS)
+    combination = torch.linalg.lstsq(points(noise, 4).T, (network.weights - starts[0][0]).T).solution
+    clusters = clusters_of(SAMPLES, 4)
+    expected = torch.stack([combination[clusters == j].sum(dim=0) for j in range(4)], dim=1)
+    torch.testing.assert_close(network.coefficients, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_without_noise_lambda_obeys_a_scalar_recursion() -> None:
+    """With every neuron on for its own class alone, z = <w, mu> is the only variable, and both networks have one."""
+    # Far enough below zero that the biases, which grow by at most 0.21, turn no neuron on.
+    clusters, neurons, steps, small = 4, 3, 50, 0.1
+    noise = torch.zeros(8, DIMENSION, dtype=torch.float64)
+    step = RATE / (neurons * clusters)
+
+    two = Task(TWO_CLASSES, clusters, neurons)
+    side = sides(torch.arange(clusters), clusters)
+    own_side = side[None] == torch.tensor([0, 1]).repeat_interleave(neurons)[:, None]
+    weights = torch.zeros(2 * neurons, DIMENSION, dtype=torch.float64)
+    weights[:, :clusters] = small * (2 * own_side.double() - 1)
+    (network,) = train(noise, [two], [(weights, torch.zeros(6, dtype=torch.float64))], learning_rate=RATE, steps=steps)
+    coefficient = bias = 0.0
+    for _ in range(steps):
+        z = small * math.sqrt(DIMENSION) + DIMENSION * coefficient + bias
+        slope = 1 / (1 + math.exp(z))
+        coefficient += step * slope
+        bias += clusters / 2 * step * slope
+    torch.testing.assert_close(network.coefficients, coefficient * own_side.double(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(network.biases, torch.full((6,), bias, dtype=torch.float64))
+
+    many = Task(K_CLASSES, clusters, neurons)
+    diagonal = torch.eye(clusters, dtype=torch.float64).repeat_interleave(neurons, dim=0)
+    weights = torch.zeros(clusters * neurons, DIMENSION, dtype=torch.float64)
+    weights[:, :clusters] = small * (2 * diagonal - 1)
+    (network,) = train(noise, [many], [(weights, torch.zeros(12))], learning_rate=RATE, steps=steps)
+    coefficient = 0.0
+    for _ in range(steps):
+        z = small * math.sqrt(DIMENSION) + DIMENSION * coefficient
+        coefficient += step * (1 - math.exp(z) / (math.exp(z) + clusters - 1))
+    torch.testing.assert_close(network.coefficients, coefficient * diagonal)
+
+
+def test_one_neuron_is_dead_at_the_start_as_often_as_exchangeability_says() -> None:
+    """1 / (n/k + 1); 4 standard errors of the binomial, and O(1/sqrt(d)) because |xi|^2 is only about d."""
+    trials, own, dimension = 4000, 4, 400
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(trials, dimension, generator=generator)
+    noise = torch.randn(trials, own, dimension, generator=generator)
+    products = torch.einsum("td,tnd->tn", weights, noise) + math.sqrt(dimension) * weights[:, :1]
+    share = float((products < 0).all(dim=1).float().mean())
+    probability = 1 / (own + 1)
+    assert share == pytest.approx(probability, abs=4 * math.sqrt(probability * (1 - probability) / trials) + 0.005)
+
+
+@pytest.fixture(scope="module")
+def networks() -> tuple[Network, Network]:
+    tasks = [Task(TWO_CLASSES, 4, 5), Task(K_CLASSES, 4, 5)]
+    two, many = trained(tasks, dimension=1000, samples=400, deviation=1e-5, learning_rate=1e-3, steps=100, seed=1)
+    return two, many
+
+
+def pushed_away(held: int) -> float:
+    """How large lambda of a centre that is not the neuron's own can become, as a share of its own ones.
+
+    Points there push the neuron away while it is on: one step in a hundred at the start, then until -lambda d exceeds
+    the largest of n = 400 products with the noise, normal with variance `held` lambda_own^2 d.
+    """
+    return 1 / 100 + math.sqrt(held / 1000) * math.sqrt(2 * math.log(400))
+
+
+def test_two_classes_average(networks: tuple[Network, Network]) -> None:
+    """Own centres alike, within the spread of the sums of their n/k points; the others small; few errors."""
+    two, _ = networks
+    own = torch.stack([two.coefficients[:5, :2], two.coefficients[5:, 2:]])
+    assert (own > 0).all()
+    # Only the first step, where neurons are on at random, treats clusters unlike: at most one in a hundred steps.
+    assert own.max() / own.min() < 1 + 3 / 100
+    other = torch.stack([two.coefficients[:5, 2:], two.coefficients[5:, :2]])
+    assert other.abs().max() < pushed_away(held=2) * own.min()
+    # w is the sum of 2 centres and of the noise of n/2 points, n/k = 100 to a centre.
+    cosines = torch.stack([two.cosines()[:5, :2], two.cosines()[5:, 2:]])
+    torch.testing.assert_close(
+        cosines, torch.full_like(cosines, 1 / math.sqrt(2 * (1 + 1 / 100))), atol=5 / math.sqrt(1000), rtol=0
+    )
+    noise = torch.randn(400, 1000, generator=torch.Generator().manual_seed(5))
+    assert accuracy(two, noise, Task(TWO_CLASSES, 4, 5)) == 1.0
+
+
+def test_k_classes_decouple(networks: tuple[Network, Network]) -> None:
+    _, many = networks
+    by_class = many.coefficients.unflatten(0, (4, 5)).mean(dim=1)
+    diagonal = by_class.diagonal()
+    assert (diagonal > 0).all()
+    assert (by_class - torch.diag(diagonal)).abs().max() < pushed_away(held=1) * diagonal.min()
+    noise = torch.randn(400, 1000, generator=torch.Generator().manual_seed(5))
+    assert accuracy(many, noise, Task(K_CLASSES, 4, 5)) == 1.0

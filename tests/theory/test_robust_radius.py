@@ -1,0 +1,164 @@
+"""Least perturbations against closed forms, quadratic programs and attacks in the space of points."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from robustfeatures.theory.feature_averaging import Network, Task, clusters_of, sides, trained
+from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
+from robustfeatures.theory.robust_radius import (
+    hand_built,
+    least_perturbation,
+    least_radii,
+    pgd,
+    readout,
+    readouts,
+    summed_votes,
+)
+
+DIMENSION = 64
+
+
+def ideal(clusters: int, neurons: int) -> dict[str, Network]:
+    """Exactly averaged and exactly decoupled features."""
+    centres = math.sqrt(DIMENSION) * torch.eye(clusters, DIMENSION)
+    side = sides(torch.arange(clusters), clusters)
+    averaged = torch.stack([centres[side == 0].sum(dim=0), centres[side == 1].sum(dim=0)])
+    found = {}
+    for kind, weights in ((TWO_CLASSES, averaged), (K_CLASSES, centres)):
+        weights = weights.repeat_interleave(neurons, dim=0)
+        votes = Task(kind, clusters, neurons).votes(weights)
+        found[kind] = Network(weights, torch.zeros(len(weights)), votes, torch.zeros(len(weights), clusters))
+    return found
+
+
+@pytest.mark.parametrize("clusters", [2, 6, 10])
+@pytest.mark.parametrize("neurons", [1, 5])
+def test_ideal_networks_have_the_radii_of_the_docstring(clusters: int, neurons: int) -> None:
+    networks = ideal(clusters, neurons)
+    task = Task(K_CLASSES, clusters, neurons)
+    clean, at = torch.zeros(clusters, DIMENSION), torch.arange(clusters)
+    side = sides(at, clusters)
+    robust = hand_built(clusters, DIMENSION)
+    two, many = networks[TWO_CLASSES], networks[K_CLASSES]
+    judged = {
+        TWO_CLASSES: readout(two, clean, at, side, two.votes),
+        OWN_CLASSES: readout(many, clean, at, at, many.votes),
+        SUMMED: readout(many, clean, at, side, summed_votes(task, many.weights)),
+        ROBUST: readout(robust, clean, at, side, robust.votes),
+    }
+    for name, each in judged.items():
+        expected = torch.full((clusters,), ideal_radius(name, clusters, DIMENSION), dtype=torch.float64)
+        torch.testing.assert_close(least_radii(each), expected, rtol=1e-6, atol=0)
+
+
+def test_f_robust_is_the_formula() -> None:
+    noise = torch.randn(20, DIMENSION, generator=torch.Generator().manual_seed(0))
+    network, clusters = hand_built(6, DIMENSION), clusters_of(20, 6)
+    outputs = network.products(noise, clusters).clamp(min=0) @ network.votes
+    centres = math.sqrt(DIMENSION) * torch.eye(6, DIMENSION)
+    responses = ((centres[clusters] + noise) @ centres.T - DIMENSION / 2).relu()
+    expected = responses[:, :3].sum(dim=1) - responses[:, 3:].sum(dim=1)
+    torch.testing.assert_close(DIMENSION * (outputs[:, 0] - outputs[:, 1]), expected, rtol=1e-4, atol=1e-3)
+
+
+def exact(weights: Tensor, products: Tensor, signs: Tensor) -> float:
+    """The least perturbation of one point: the best of a quadratic program for each set of active neurons."""
+    rows, z, s = weights.numpy(), products.numpy(), signs.numpy()
+    found = np.inf
+    for pattern in itertools.product((0.0, 1.0), repeat=len(s)):
+        on = np.array(pattern)
+        side = 2 * on - 1
+        constraints = [
+            {
+                "type": "ineq",
+                "fun": lambda delta, on=on: -(s * on) @ (z + rows @ delta),
+                "jac": lambda _, on=on: -(s * on) @ rows,
+            },
+            {
+                "type": "ineq",
+                "fun": lambda delta, side=side: side * (z + rows @ delta),
+                "jac": lambda _, side=side: side[:, None] * rows,
+            },
+        ]
+        solved = minimize(
+            lambda delta: delta @ delta / 2,
+            np.zeros(rows.shape[1]),
+            jac=lambda delta: delta,
+            method="SLSQP",
+            constraints=constraints,
+            options={"maxiter": 200, "ftol": 1e-12},
+        )
+        if solved.success:
+            found = min(found, float(np.linalg.norm(solved.x)))
+    return found
+
+
+def small_networks() -> tuple[Network, Network, Task]:
+    tasks = [Task(TWO_CLASSES, 4, 2), Task(K_CLASSES, 4, 1)]
+    two, many = trained(tasks, dimension=60, samples=80, deviation=1e-3, learning_rate=0.02, steps=60, seed=3)
+    return two, many, tasks[1]
+
+
+def reduced(weights: Tensor) -> Tensor:
+    """The same weights in an orthonormal basis of their span, (N, N): perturbations need no more."""
+    return torch.linalg.qr(weights.double().T).R.T
+
+
+@pytest.mark.parametrize("which", [TWO_CLASSES, SUMMED, ROBUST])
+def test_least_perturbations_are_those_of_quadratic_programs(which: str) -> None:
+    """To within a thousandth: at a kink the share of a neuron is found by averaging six rounds."""
+    two, many, task = small_networks()
+    judged = readouts(two, many, task, 60, 12, seed=3)[which]
+    weights = {TWO_CLASSES: two, SUMMED: many, ROBUST: hand_built(4, 60)}[which].weights
+    signs = judged.votes.T[judged.labels] - judged.votes.T[1 - judged.labels]
+    found = least_radii(judged)
+    assert (found > 0).any()
+    for number in range(len(found)):
+        if found[number] > 0:
+            expected = exact(reduced(weights), judged.products[number], signs[number])
+            assert float(found[number]) == pytest.approx(expected, rel=1e-3)
+
+
+def test_an_upper_bound_even_where_neurons_conflict() -> None:
+    """Random signs and weights, where the search may miss the nearest piece but must never claim too little."""
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(5, 5, generator=generator, dtype=torch.float64)
+    products = torch.randn(12, 5, generator=generator, dtype=torch.float64)
+    signs = torch.randn(12, 5, generator=generator, dtype=torch.float64)
+    found = least_perturbation(products, signs, weights @ weights.T)
+    outputs = (signs * products.clamp(min=0)).sum(dim=1)
+    assert torch.equal(found == 0, outputs <= 0)
+    for number in (outputs > 0).nonzero().squeeze(1).tolist():
+        assert float(found[number]) >= exact(weights, products[number], signs[number]) * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("which", [OWN_CLASSES, SUMMED])
+def test_the_attack_in_the_span_is_the_attack_in_the_space_of_points(which: str) -> None:
+    two, many, task = small_networks()
+    judged = readouts(two, many, task, 60, 40, seed=3)[which]
+    radius = float(least_radii(judged).median())
+    # Points whose products are those of the read-out: the least-norm ones.
+    weights = many.weights.double()
+    x = torch.linalg.lstsq(weights, judged.products.T).solution.T
+    delta = torch.zeros_like(x)
+    for _ in range(20):
+        delta.requires_grad_()
+        outputs = ((x + delta) @ weights.T).relu() @ judged.votes
+        (gradient,) = torch.autograd.grad(cross_entropy(outputs, judged.labels, reduction="sum"), delta)
+        delta = delta.detach() + 0.1 * radius * gradient / gradient.norm(dim=1, keepdim=True)
+        delta = delta * (radius / delta.norm(dim=1, keepdim=True)).clamp(max=1)
+    expected = judged.wrong((x + delta) @ weights.T)
+    found = pgd(judged, judged, radius, steps=20, relative_step_size=0.1)
+    assert torch.equal(found, expected)
+    assert 0 < found.sum() < len(found)
+    # No attack succeeds below the least perturbation.
+    assert not (found & (least_radii(judged) > radius)).any()
