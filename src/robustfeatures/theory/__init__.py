@@ -1,0 +1,1 @@
+"""The toy models of the papers: closed forms beside simulation."""
