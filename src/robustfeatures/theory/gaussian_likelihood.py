@@ -14,9 +14,9 @@ Theorem 3. The least cosine, over all mu, between mu and the gradient Sigma^-1 m
 2 sqrt(kappa) / (1 + kappa), kappa the condition number of Sigma, and it is larger for the robust Sigma.
 
 Derived anew, this differs from the printed text as follows.
-- Theorem 1 is about twice the negative log-likelihood: with the loss l above and the penalty C |delta|^2 / 2 the rise is
-  half of what is printed. It counts the loss at the moved point and leaves the penalty out; with the penalty taken off
-  the rise is tr[(C Sigma* - I)^-1]. C = 1 / sigma_min, which the theorem allows, makes it infinite. In the proof
+- Theorem 1 is about twice the negative log-likelihood: with the loss l above and the penalty C |delta|^2 / 2 the rise
+  is half of what is printed. It counts the loss at the moved point and leaves the penalty out; with the penalty taken
+  off the rise is tr[(C Sigma* - I)^-1]. C = 1 / sigma_min, which the theorem allows, makes it infinite. In the proof
   delta = (C Sigma - I)^-1 lacks its v.
 - Theorem 2 in standard deviations: s = s* + m with m s = 1 / lambda in each coordinate and |m| = eps, so in one
   dimension s = s* + eps. The paper sets tr(Sigma* M^2) = eps where equation (14) says eps^2; its bounds
@@ -120,9 +120,9 @@ def descend(
 ) -> tuple[Tensor, Tensor]:
     """Adversarial training of a Gaussian by gradient descent: the mean and variances (..., d) that it ends with.
 
-    `distances` gives v (..., n, d) for a mean (..., d): x - mu for n examples, or sqrt(E v^2) as the only one, for which
-    the linear adversary of Theorem 2 is an adversary of that one example. eps (...). The mean starts where it is given
-    and is learned in units of `scale` (..., d), the variances start as E v^2 and are learned by their logarithm.
+    `distances` gives v (..., n, d) for a mean (..., d): x - mu for n examples, or sqrt(E v^2) as the only one, for
+    which the linear adversary of Theorem 2 is an adversary of that one example. eps (...). The mean starts where it is
+    given and is learned in units of `scale` (..., d), the variances start as E v^2 and are learned by their logarithm.
     """
     radius = eps[..., None, None]
     perturbation = torch.ones_like(distances(mean))
@@ -139,8 +139,7 @@ def descend(
         loss = 0.5 * (logarithm + squares / logarithm.exp()).sum()
         gradients = torch.autograd.grad(loss, (offset, logarithm))
         offset, logarithm = (
-            (value - rate * gradient).detach()
-            for value, gradient in zip((offset, logarithm), gradients, strict=True)
+            (value - rate * gradient).detach() for value, gradient in zip((offset, logarithm), gradients, strict=True)
         )
     return mean + scale * offset, logarithm.exp()
 
