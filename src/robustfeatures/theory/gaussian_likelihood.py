@@ -1,0 +1,314 @@
+"""Maximum likelihood of a Gaussian under attack: not-bugs-2019, Section 4 and Appendix E.
+
+The data are x ~ N(y mu*, Sigma*) with Sigma* diagonal; by symmetry one of the two classes is enough. Writing
+v = x - mu, the loss is l = v' Sigma^-1 v / 2 + log det Sigma / 2.
+
+Theorem 1. An adversary who maximises v' Sigma^-1 v - C |delta|^2, with C > 1 / sigma_min(Sigma*), moves x by
+(C Sigma - I)^-1 v, which raises the expected v' Sigma^-1 v at the true parameters by
+tr[(I + (C Sigma* - I)^-1)^2] - d. Among all Sigma* of trace k (and sigma_min > 1 / C) it is least at (k / d) I.
+
+Theorem 2. Against the linear adversary delta = M v with E|M v|^2 = eps^2 (equation 14), the robust mean is mu*, and
+Sigma = Sigma* / 2 + I / lambda + (Sigma* / lambda + Sigma*^2 / 4)^(1/2), with lambda set by eps.
+
+Theorem 3. The least cosine, over all mu, between mu and the gradient Sigma^-1 mu of the classifier is
+2 sqrt(kappa) / (1 + kappa), kappa the condition number of Sigma, and it is larger for the robust Sigma.
+
+Derived anew, this differs from the printed text as follows.
+- Theorem 1 is about twice the negative log-likelihood: with the loss l above and the penalty C |delta|^2 / 2 the rise
+  is half of what is printed. It counts the loss at the moved point and leaves the penalty out; with the penalty taken
+  off the rise is tr[(C Sigma* - I)^-1]. C = 1 / sigma_min, which the theorem allows, makes it infinite. In the proof
+  delta = (C Sigma - I)^-1 lacks its v.
+- Theorem 2 in standard deviations: s = s* + m with m s = 1 / lambda in each coordinate and |m| = eps, so in one
+  dimension s = s* + eps. The paper sets tr(Sigma* M^2) = eps where equation (14) says eps^2; its bounds
+  (1 + eps^1/2) / (eps^1/2 + eps^3/2) < lambda < (1 + eps^1/2) / eps^1/2 (up to factors) therefore hold with eps for
+  eps^1/2: lambda grows like 1 / eps as eps falls. `multiplier_bounds` has them with their factors.
+- Theorem 2 needs no eps_0: among lambda > 1 / sigma_min(Sigma), the only ones that maximise, there is exactly one for
+  every eps. The mean is mu* because the loss grows with every |v_i|, for every eps too.
+- Theorem 3 needs neither Lemma 6 nor 7: Sigma_i / Sigma*_i = (1 + sqrt(1 + 4 / (lambda Sigma*_i)))^2 / 4 falls as
+  Sigma*_i grows, so the condition number falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize
+from torch import Tensor
+
+from robustfeatures.randomness import numpy_generator
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+
+Array = NDArray[np.float64]
+
+# Ascents of the adversary, who goes on from where it was, per descent of the learner.
+ASCENTS = 5
+# Steps of gradient ascent on a concave objective; each takes off at least the share 1 - 1 / (C sigma_min).
+PENALISED_STEPS = 60
+
+
+def vulnerability(variances: Array, penalty: float) -> float:
+    """tr[(I + (C Sigma - I)^-1)^2] - d for the diagonal of Sigma (d,) and C: Theorem 1.
+
+    Raises:
+        ValueError: C is at most 1 / sigma_min, so that the adversary's gain has no bound.
+    """
+    if penalty * variances.min() <= 1:
+        raise ValueError(f"penalty: {penalty} is not above 1 / sigma_min = {1 / variances.min()}")
+    return float(((1 + 1 / (penalty * variances - 1)) ** 2).sum() - len(variances))
+
+
+def multiplier(variances: Array, eps: float) -> float:
+    """The lambda of Theorem 2 for the diagonal of Sigma* (d,) and eps > 0: the only root of |m(lambda)| = eps."""
+    deviations = np.sqrt(variances)
+
+    def excess(inverse: float) -> float:
+        return float(np.linalg.norm((np.sqrt(variances + 4 * inverse) - deviations) / 2) - eps)
+
+    # m_i s_i = 1 / lambda, with every m_i at most eps and one at least eps / sqrt(d), gives the ends.
+    ends = eps**2 / (2 * len(variances)), 2 * eps * (eps + float(deviations.max()))
+    return 1 / float(brentq(excess, *ends, xtol=1e-16, rtol=1e-14))
+
+
+def multiplier_bounds(variances: Array, eps: float) -> tuple[float, float]:
+    """Appendix E.3.8 with eps^2 for eps: bounds on lambda that hold for every eps > 0.
+
+    They use tr(Sigma)^(1/2) <= tr(Sigma*)^(1/2) + eps and sigma_min(Sigma) >= sigma_min(Sigma*).
+    """
+    dimension, least, trace = len(variances), variances.min(), variances.sum()
+    low = dimension * (1 + np.sqrt(dimension * least) / eps) / (np.sqrt(trace) + eps) ** 2
+    high = (1 + np.sqrt(trace) / eps) / least
+    return float(low), float(high)
+
+
+def robust_variances(variances: Array, eps: float) -> Array:
+    """The diagonal of the robust Sigma (d,) for that of Sigma* (d,): Theorem 2; Sigma* itself for eps 0."""
+    if eps == 0:
+        return variances
+    inverse = 1 / multiplier(variances, eps)
+    found: Array = variances / 2 + inverse + np.sqrt(variances * inverse + variances**2 / 4)
+    return found
+
+
+def least_cosine(variances: Array) -> float:
+    """The least cosine between mu and Sigma^-1 mu over all mu, for the diagonal of Sigma (d,): Lemma 8."""
+    condition = variances.max() / variances.min()
+    return float(2 * np.sqrt(condition) / (1 + condition))
+
+
+def strengthened(perturbation: Tensor, distances: Tensor, variances: Tensor, eps: Tensor) -> Tensor:
+    """Normalised gradient ascent on |distances + perturbation|^2 in the metric Sigma^-1, on the sphere of radius eps.
+
+    perturbation, distances (..., n, d); variances (..., 1, d); eps (..., 1, 1). The best perturbation has the signs of
+    the distances, and is the only stationary one that has.
+    """
+    perturbation = perturbation.abs() * distances.sign()
+    for _ in range(ASCENTS):
+        gradient = (distances + perturbation) / variances
+        perturbation = eps * gradient / gradient.norm(dim=-1, keepdim=True)
+    return perturbation
+
+
+def descend(
+    distances: Callable[[Tensor], Tensor], mean: Tensor, scale: Tensor, eps: Tensor, *, steps: int, rate: float
+) -> tuple[Tensor, Tensor]:
+    """Adversarial training of a Gaussian by gradient descent: the mean and variances (..., d) that it ends with.
+
+    `distances` gives v (..., n, d) for a mean (..., d): x - mu for n examples, or sqrt(E v^2) as the only one, for
+    which the linear adversary of Theorem 2 is an adversary of that one example. eps (...). The mean starts where it is
+    given and is learned in units of `scale` (..., d), the variances start as E v^2 and are learned by their logarithm.
+    """
+    radius = eps[..., None, None]
+    perturbation = torch.ones_like(distances(mean))
+    offset = torch.zeros_like(mean)
+    logarithm = (distances(mean) ** 2).mean(dim=-2).log()
+    for _ in range(steps):
+        with torch.no_grad():
+            found = distances(mean + scale * offset)
+            perturbation = strengthened(perturbation, found, logarithm.exp()[..., None, :], radius)
+        offset.requires_grad_(True)
+        logarithm.requires_grad_(True)
+        moved = distances(mean + scale * offset) + perturbation
+        squares = (moved**2).mean(dim=-2)
+        loss = 0.5 * (logarithm + squares / logarithm.exp()).sum()
+        gradients = torch.autograd.grad(loss, (offset, logarithm))
+        offset, logarithm = (
+            (value - rate * gradient).detach() for value, gradient in zip((offset, logarithm), gradients, strict=True)
+        )
+    return mean + scale * offset, logarithm.exp()
+
+
+def population_distances(mean: Tensor, variances: Tensor) -> Callable[[Tensor], Tensor]:
+    """sqrt(E v^2) (..., 1, d) as a function of mu, for x ~ N(mean, diag(variances)) (..., d)."""
+    return lambda learned: (variances + (mean - learned) ** 2).sqrt()[..., None, :]
+
+
+def penalised_gain(distances: Array, variances: Array, penalty: float) -> float:
+    """What gradient ascent on v' Sigma^-1 v - C |delta|^2 adds to v' Sigma^-1 v, mean over examples v (n, d)."""
+    perturbation = np.zeros_like(distances)
+    for _ in range(PENALISED_STEPS):
+        perturbation += ((distances + perturbation) / variances - penalty * perturbation) / penalty
+    gains: Array = (((distances + perturbation) ** 2 - distances**2) / variances).sum(axis=1)
+    return float(gains.mean())
+
+
+def least_vulnerability(start: Array, penalty: float) -> tuple[float, Array]:
+    """The least of `vulnerability` over spectra (d,) with the trace of `start`, found by SLSQP, and where it is."""
+    found = minimize(
+        lambda variances: vulnerability(variances, penalty),
+        start,
+        jac=lambda variances: -2 * penalty**2 * variances / (penalty * variances - 1) ** 3,
+        bounds=[(1.01 / penalty, None)] * len(start),
+        constraints={"type": "eq", "fun": lambda variances: variances.sum() - start.sum()},
+        method="SLSQP",
+        options={"maxiter": 1000, "ftol": 1e-12},
+    )
+    return float(found.fun), np.asarray(found.x)
+
+
+def searched_cosine(variances: Array, start: Array) -> float:
+    """The least cosine between mu and Sigma^-1 mu that BFGS finds from the mean `start` (d,)."""
+
+    def cosine(mean: Array) -> float:
+        gradient = mean / variances
+        return float(mean @ gradient / (np.linalg.norm(mean) * np.linalg.norm(gradient)))
+
+    return float(minimize(cosine, start, method="BFGS", options={"gtol": 1e-9}).fun)
+
+
+Row = dict[str, str | int | float]
+
+
+def _row(theorem: str, quantity: str, dimension: int, adversary: float, closed: float, numerical: float) -> Row:
+    return {
+        "theorem": theorem,
+        "quantity": quantity,
+        "dimension": dimension,
+        "adversary": adversary,
+        "closed_form": closed,
+        "numerical": numerical,
+    }
+
+
+def first_theorem(generator: np.random.Generator, variances: Array, penalty: float, examples: int) -> Iterator[Row]:
+    """Theorem 1 beside gradient ascent from examples and beside a search; C is `penalty` / sigma_min."""
+    dimension = len(variances)
+    strength = penalty / float(variances.min())
+    distances = generator.normal(size=(examples, dimension)) * np.sqrt(variances)
+    closed = vulnerability(variances, strength)
+    yield _row("1", "rise of the loss", dimension, penalty, closed, penalised_gain(distances, variances, strength))
+    even = np.full(dimension, variances.mean())
+    least, _ = least_vulnerability(variances, strength)
+    yield _row("1", "least rise at this trace", dimension, penalty, vulnerability(even, strength), least)
+
+
+def second_theorem(mean: Array, variances: Array, eps: float, *, steps: int, rate: float) -> Iterator[Row]:
+    """Theorem 2 beside gradient descent on the robust likelihood from a mean of 0."""
+    dimension = len(variances)
+    centre, spread = torch.from_numpy(mean), torch.from_numpy(variances)
+    found = descend(
+        population_distances(centre, spread),
+        torch.zeros_like(centre),
+        spread.sqrt(),
+        torch.tensor(eps, dtype=torch.float64),
+        steps=steps,
+        rate=rate,
+    )
+    learned_mean, learned = (value.numpy() for value in found)
+    closed = robust_variances(variances, eps)
+    yield _row("2", "distance of the mean", dimension, eps, 0.0, float(np.linalg.norm(learned_mean - mean)))
+    for quantity, place in (("least variance", variances.argmin()), ("largest variance", variances.argmax())):
+        yield _row("2", quantity, dimension, eps, float(closed[place]), float(learned[place]))
+    added = np.sqrt(learned) - np.sqrt(variances)
+    low, high = multiplier_bounds(variances, eps)
+    lagrange = multiplier(variances, eps), float(1 / (added * np.sqrt(learned)).mean())
+    yield _row("2", "lambda", dimension, eps, *lagrange)
+    yield _row("2", "lambda over its lower bound", dimension, eps, *(each / low for each in lagrange))
+    yield _row("2", "lambda over its upper bound", dimension, eps, *(each / high for each in lagrange))
+
+
+def third_theorem(generator: np.random.Generator, variances: Array, eps: float) -> Iterator[Row]:
+    """Theorem 3 beside a search over mu from a random one."""
+    start = generator.normal(size=len(variances))
+    for name, learned in (("standard", variances), ("robust", robust_variances(variances, eps))):
+        closed, searched = least_cosine(learned), searched_cosine(learned, start)
+        yield _row("3", f"least cosine, {name}", len(variances), eps, closed, searched)
+
+
+def learned_from_examples(drawn: Array, eps: float, *, steps: int, rate: float) -> tuple[Array, Array]:
+    """Mean and variances (d,) learned from examples (n, d) each of which the adversary moves by eps (equation 13)."""
+    examples = torch.from_numpy(drawn)
+    found = descend(
+        lambda learned: examples - learned[..., None, :],
+        examples.mean(dim=0),
+        examples.std(dim=0, correction=0),
+        torch.tensor(eps, dtype=torch.float64),
+        steps=steps,
+        rate=rate,
+    )
+    return found[0].numpy(), found[1].numpy()
+
+
+def relaxation(drawn: Array, eps: float, *, steps: int, rate: float) -> Iterator[Row]:
+    """The linear adversary of Theorem 2 beside that of equation 13, on the same examples (n, d)."""
+    _, learned = learned_from_examples(drawn, eps, steps=steps, rate=rate)
+    closed = robust_variances(drawn.var(axis=0), eps)
+    yield _row("13", "trace of the covariance", drawn.shape[1], eps, float(closed.sum()), float(learned.sum()))
+
+
+def plane(mean: Array, variances: Array, drawn: Array, eps: float, *, steps: int, rate: float) -> Iterator[Row]:
+    """Mean and variances (2,) of Figure 4: Theorem 2's, and those learned from examples (n, 2)."""
+    learned = learned_from_examples(drawn, eps, steps=steps, rate=rate)
+    closed = mean, robust_variances(variances, eps)
+    for name, expected, found in zip(("mean", "variance"), closed, learned, strict=True):
+        for axis in range(2):
+            yield _row("plane", f"{name} {axis + 1}", 2, eps, float(expected[axis]), float(found[axis]))
+
+
+def measure(
+    job: Job,
+    inputs: Mapping[str, Path],
+    *,
+    seed: int,
+    dimensions: Sequence[int],
+    condition: float,
+    relative_eps: Sequence[float],
+    penalty: float,
+    penalised_examples: int,
+    plane_mean: Sequence[float],
+    plane_variances: Sequence[float],
+    plane_eps: Sequence[float],
+    examples: int,
+    steps: int,
+    rate: float,
+) -> list[Row]:
+    """Closed forms beside numerical optima for random spectra, and the plane of Figure 4.
+
+    In each dimension d the variances are exp(U), U uniform with `condition` the largest ratio, the mean is N(0, I), and
+    eps is `relative_eps` sqrt(d); C is `penalty` / sigma_min. Columns theorem ("1", "2", "3", "13" for the adversary of
+    equation 13, "plane"), quantity, dimension, adversary (C sigma_min, or eps), closed_form, numerical.
+    """
+    rows: list[Row] = []
+    for done, dimension in enumerate(dimensions):
+        job.progress(done, len(dimensions))
+        generator = numpy_generator(seed, "spectrum", dimension)
+        variances = condition ** generator.uniform(-0.5, 0.5, dimension)
+        mean = generator.normal(size=dimension)
+        drawn = mean + generator.normal(size=(examples, dimension)) * np.sqrt(variances)
+        rows += first_theorem(generator, variances, penalty, penalised_examples)
+        for share in relative_eps:
+            eps = share * float(np.sqrt(dimension))
+            rows += second_theorem(mean, variances, eps, steps=steps, rate=rate)
+            rows += third_theorem(generator, variances, eps)
+            rows += relaxation(drawn, eps, steps=steps, rate=rate)
+    centre, spread = np.array(plane_mean), np.array(plane_variances)
+    drawn = centre + numpy_generator(seed, "plane").normal(size=(examples, 2)) * np.sqrt(spread)
+    for eps in plane_eps:
+        rows += plane(centre, spread, drawn, eps, steps=steps, rate=rate)
+    return rows

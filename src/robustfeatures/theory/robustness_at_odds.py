@@ -1,0 +1,231 @@
+"""A distribution on which robustness is at odds with accuracy: at-odds-2019, Section 2 and Appendices C and D.
+
+y is uniform in {-1, 1}; x1 = y with probability p >= 1/2, else -y; x2 ... x_{d+1} ~ N(eta y, 1). The adversary moves
+every coordinate by up to eps.
+
+Theorem 2.1. Any classifier of standard accuracy at least 1 - delta has robust accuracy at most p delta / (1 - p) if
+eps >= 2 eta.
+Theorem 2.2. For eta >= 4 / sqrt(d) and p <= 0.975 the soft-margin SVM of unit norm that minimises the distribution's
+loss has standard accuracy above 99 % and robust accuracy below 1 % at eps >= 2 eta. Minimising the adversarial loss
+E max(0, 1 - y w'x + eps |w|_1) instead gives standard and robust accuracy p against any eps < 1.
+
+Derived anew, this differs from the printed text as follows.
+- Section 2.1 and Lemma D.5 leave out scales. The average of x2 ... x_{d+1} is N(eta y, 1/d), not N(eta, 1), with which
+  the attacked average would be right in nearly half of all cases, not in less than 1 %. What a w_i > 0 contributes to
+  1 - y w'x + eps |w|_1 has the mean (eps - eta) w_i, not 2 eta - eps: the weights of x2 ... vanish from eps = eta on.
+- "p against any eps < 1" holds of the classifier x1. Adversarial training arrives at it for eta <= eps < 2p - 1 alone
+  if the norm is free: beyond, the loss p max(0, 1 - w1 (1 - eps)) + (1 - p)(1 + w1 (1 + eps)) grows with w1 and the
+  minimum is w = 0. With the unit norm that the theorem asks for, w1 = 1 remains the minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
+from scipy.stats import norm
+from sklearn.svm import LinearSVC
+
+from robustfeatures.randomness import numpy_generator
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+
+Array = NDArray[np.float64]
+
+
+def drawn(generator: np.random.Generator, count: int, dimension: int, *, p: float, eta: float) -> Array:
+    """y x (count, d + 1): examples turned so that their label is 1, which changes no linear classifier's margin."""
+    first = np.where(generator.random((count, 1)) < p, 1.0, -1.0)
+    return np.concatenate([first, generator.normal(eta, 1.0, (count, dimension))], axis=1)
+
+
+def averaging(dimension: int) -> Array:
+    """The weights (d + 1,) that average x2 ... x_{d+1}: equation 4."""
+    return np.concatenate([[0.0], np.full(dimension, 1 / dimension)])
+
+
+def accuracy(weights: Array, eps: float, *, p: float, eta: float) -> float:
+    """The exact share of the distribution that a linear classifier, `weights` (d + 1,), has right at radius eps."""
+    first, rest = float(weights[0]), weights[1:]
+    mean = eta * float(rest.sum()) - eps * float(np.abs(weights).sum())
+    deviation = float(np.linalg.norm(rest))
+    found = 0.0
+    for sign, chance in ((1, p), (-1, 1 - p)):
+        margin = sign * first + mean
+        found += chance * (float(norm.cdf(margin / deviation)) if deviation > 0 else float(margin > 0))
+    return found
+
+
+def bound(delta: Array, p: float) -> Array:
+    """The largest robust accuracy at eps >= 2 eta, given the standard error delta: Theorem 2.1, and at most 1."""
+    return np.minimum(1.0, p * delta / (1 - p))
+
+
+def gated_accuracies(limit: float, signal: float, p: float) -> tuple[float, float]:
+    """Standard accuracy, and that under the adversary of Appendix C, of a classifier that is not linear.
+
+    It follows z, the sum of x2 ... over sqrt(d), where |z| > limit, and x1 elsewhere. `signal` is eta sqrt(d); the
+    adversary moves x2 ... by 2 eta and so makes z ~ N(-signal, 1) for the label 1.
+    """
+
+    def right(mean: float) -> float:
+        within = norm.cdf(limit - mean) - norm.cdf(-limit - mean)
+        return float(norm.sf(limit - mean) + p * within)
+
+    return right(signal), right(-signal)
+
+
+def hinge(mean: float, deviation: float) -> float:
+    """E max(0, 1 - N(mean, deviation^2))."""
+    gap = 1 - mean
+    if deviation == 0:
+        return max(0.0, gap)
+    return float(gap * norm.cdf(gap / deviation) + deviation * norm.pdf(gap / deviation))
+
+
+def population_svm(dimension: int, eps: float, *, p: float, eta: float) -> tuple[Array, float]:
+    """The weights (d + 1,) of unit norm of least E max(0, 1 - y w'x + eps |w|_1), and the penalty that gives them.
+
+    By symmetry x2 ... x_{d+1} have equal weights (Lemma D.1), so w is an angle. The penalty lambda is the one whose
+    lambda |w|^2 / 2 makes |w| = 1 a minimum: minus the slope of the loss along w.
+    """
+    root = np.sqrt(dimension)
+
+    def loss(angle: float, length: float = 1.0) -> float:
+        first, rest = length * np.cos(angle), length * np.sin(angle)
+        mean = rest * root * (eta - eps) - first * eps
+        return p * hinge(mean + first, rest) + (1 - p) * hinge(mean - first, rest)
+
+    found = minimize_scalar(loss, bounds=(0, np.pi / 2), method="bounded", options={"xatol": 1e-10})
+    angle = min((0.0, float(found.x), np.pi / 2), key=loss)
+    step = 1e-5
+    penalty = (loss(angle, 1 - step) - loss(angle, 1 + step)) / (2 * step)
+    weights = np.concatenate([[np.cos(angle)], np.full(dimension, np.sin(angle) / root)])
+    return weights, penalty
+
+
+def adversarial_svm(signed: Array, eps: float, penalty: float) -> tuple[Array, float]:
+    """The weights (d + 1,) of least mean max(0, 1 - y w'x + eps |w|_1) + penalty |w|^2 / 2, and the duality gap.
+
+    `signed` (n, d + 1) is y x. The dual, in a in [0, 1]^n, is to maximise mean(a) - |S(c)|^2 / (2 penalty), where
+    c = mean(a y x) and S moves every component towards 0 by eps mean(a); w = S(c) / penalty. It is smooth and concave,
+    so L-BFGS-B solves it.
+    """
+
+    def weights_of(dual: Array) -> Array:
+        correlation = dual @ signed / len(signed)
+        moved: Array = np.sign(correlation) * np.maximum(0, np.abs(correlation) - eps * dual.mean())
+        return moved / penalty
+
+    def worst(weights: Array) -> Array:
+        margins: Array = signed @ weights - eps * np.abs(weights).sum()
+        return margins
+
+    def objective(dual: Array) -> tuple[float, Array]:
+        weights = weights_of(dual)
+        value = penalty * float(weights @ weights) / 2 - float(dual.mean())
+        # Times n: the gradient's components are then of order 1, as the solver's tolerance expects.
+        return value * len(signed), worst(weights) - 1
+
+    found = minimize(
+        objective,
+        np.full(len(signed), 0.5),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, 1)] * len(signed),
+        options={"maxiter": 5000, "maxfun": 10_000, "ftol": 1e-13, "gtol": 1e-7},
+    )
+    weights = weights_of(found.x)
+    primal = float(np.maximum(0, 1 - worst(weights)).mean()) + penalty * float(weights @ weights) / 2
+    return weights, primal + float(found.fun) / len(signed)
+
+
+def standard_svm(signed: Array, penalty: float) -> Array:
+    """The weights (d + 1,) of least mean max(0, 1 - y w'x) + penalty |w|^2 / 2, by liblinear."""
+    # It wants two classes; turning every other example back changes no margin.
+    labels = np.where(np.arange(len(signed)) % 2, -1, 1)
+    machine = LinearSVC(loss="hinge", C=1 / (penalty * len(signed)), fit_intercept=False, max_iter=100_000)
+    weights: Array = machine.fit(signed * labels[:, None], labels).coef_[0]
+    return weights
+
+
+Row = dict[str, str | int | float]
+
+
+def between(
+    dimension: int, mixtures: Sequence[float], limits: Sequence[float], *, p: float, eta: float
+) -> Iterator[Row]:
+    """Classifiers between x1 and the average at eps = 2 eta: linear ones by angle, and the gated one."""
+    for share in mixtures:
+        angle = share * np.pi / 2
+        weights = np.concatenate([[np.cos(angle)], np.full(dimension, np.sin(angle) / np.sqrt(dimension))])
+        clean, robust = (accuracy(weights, eps, p=p, eta=eta) for eps in (0.0, 2 * eta))
+        yield _row("mixture", "exact", share, 2 * eta, clean, robust, weights)
+    for limit in limits:
+        clean, robust = gated_accuracies(limit, eta * np.sqrt(dimension), p)
+        yield _row("gated", "exact", limit, 2 * eta, clean, robust, averaging(dimension))
+
+
+def _row(
+    classifier: str, source: str, parameter: float, eps: float, clean: float, robust: float, weights: Array
+) -> Row:
+    length = float(np.linalg.norm(weights))
+    return {
+        "classifier": classifier,
+        "source": source,
+        "parameter": parameter,
+        "eps": eps,
+        "clean": 100 * clean,
+        "robust": 100 * robust,
+        "first_weight": float(weights[0]) / length,
+    }
+
+
+def measure(
+    job: Job,
+    inputs: Mapping[str, Path],
+    *,
+    seed: int,
+    p: float,
+    signal: float,
+    dimension: int,
+    examples: int,
+    relative_eps: Sequence[float],
+    training_eps: float,
+    mixtures: Sequence[float],
+    limits: Sequence[float],
+) -> list[Row]:
+    """Accuracies of the averaging classifier, of both SVMs (of the distribution, and of a sample) and of mixtures.
+
+    eta is `signal` / sqrt(d); `relative_eps` and `training_eps` are radii in units of eta. Columns classifier, source
+    ("distribution", "sample", "exact"), parameter (training radius in units of eta, angle / 90 degrees, or gate), eps,
+    clean and robust (percent, exact on the distribution), first_weight (share of x1 in a w of unit norm).
+    """
+    eta = signal / float(np.sqrt(dimension))
+    signed = drawn(numpy_generator(seed, "sample"), examples, dimension, p=p, eta=eta)
+    found: list[tuple[str, str, float, Array]] = [("averaging", "exact", 0.0, averaging(dimension))]
+    for name, radius in (("standard SVM", 0.0), ("adversarial SVM", training_eps)):
+        weights, penalty = population_svm(dimension, radius * eta, p=p, eta=eta)
+        found.append((name, "distribution", radius, weights))
+        job.progress(len(found), 5)
+        learned = standard_svm(signed, penalty) if radius == 0 else adversarial_svm(signed, radius * eta, penalty)[0]
+        found.append((name, "sample", radius, learned))
+    rows = [
+        _row(
+            name,
+            source,
+            parameter,
+            radius * eta,
+            accuracy(weights, 0.0, p=p, eta=eta),
+            accuracy(weights, radius * eta, p=p, eta=eta),
+            weights,
+        )
+        for name, source, parameter, weights in found
+        for radius in relative_eps
+    ]
+    return [*rows, *between(dimension, mixtures, limits, p=p, eta=eta)]

@@ -1,0 +1,236 @@
+"""Gradient descent on a toy linear model: two-pathways-2021, Section 5 and Appendix A.
+
+y is uniform in {-1, 1}, q in {3, ..., d}; l1 is -1 with probability p and l2 with probability p / k, else 1, where
+0 < p < 1/2 and k > 1; x = y l1 e1 + eps y l2 e2 + e_q. A linear classifier starts at 0 and descends the squared loss
+|B - A w|^2 / (2 n) over n examples at rate eta.
+
+Theorem 1. If eps <= sqrt((1 - 2p) / (1 - 2p/k)), then after the first step, with high probability, w1 >= eps w2 and
+the population accuracy is 1 - p.
+Theorem 2. If eta <= 2 / (1 + eps^2 + 1/n), then as the steps go to infinity the sample accuracy goes to 1 and, with
+high probability, the population accuracy to 1 - p/k if k >= k_t, and to 1 - p if k < k_t, where as printed
+k_t = [2p(1 + n eps^2) - 2p(1 - eps^2)] / [2p(1 + n eps^2) - (1 - eps^2)].
+
+Derived anew. Let s and r be the first two columns of A, U = [s r], and let the q of the training set be distinct, so
+that A A' = I + U U'. Then (w1, w2) = U'c with w = A'c, and one step moves it by (eta/n) (U'B - (I + U'U) (w1, w2)):
+after t steps it is h_t(I + U'U) U'B with h_t(z) = (1 - (1 - eta z / n)^t) / z, and in the end (I + U'U)^-1 U'B. With
+a = s'B/n, b = r'B/(n eps), beta = s'r/(n eps), the non-robust feature wins, eps w2 > w1, just if
+
+    eps^2 b - a + n eps^2 (b - a) (1 + beta) > 0,
+
+where a -> 1 - 2p, b -> 1 - 2p/k, beta -> a b as n grows. This is a quadratic in p/k, whose smaller root gives k_t.
+The printed threshold differs in two ways.
+- The text we have reads (1 - eps) for the (1 - eps^2) that the last line of the proof needs: an exponent was lost.
+- The proof has 2 p n^2 eps^2 where 1 + beta = 2 - O(p) makes it 4 p n^2 eps^2: the printed k_t is the root of the
+  expression above to first order in p, with 1 + beta replaced by 1. To that order k_t is
+  [2p(1 + 2n eps^2) - 2p(1 - eps^2)] / [2p(1 + 2n eps^2) - (1 - eps^2)] but for 2p eps^2 in the numerator: n eps^2
+  counts twice. So the true threshold is lower, and exists from about half the n eps^2 on. The terms in p^2 that are
+  dropped matter too once p is not small.
+Beside this, the proof's beta = 1 - p(k + 1)/k + 4p^2/k lacks a factor 2 in its second term, its second eigenvalue
+1 + n eps^2 (1 + beta^2) has the wrong sign before beta^2, and s'r = n beta should read n eps beta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robustfeatures.randomness import numpy_generator
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Training sets, one per cell: labels (cells, n), features (cells, n, 2), noise (cells, n).
+
+    Labels are -1 or 1, features the first two coordinates of x. `noise` numbers the noise coordinates that a set uses
+    from 0 on; the others keep their weight of 0.
+    """
+
+    labels: Tensor
+    features: Tensor
+    noise: Tensor
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What gradient descent has learned: robust and non-robust weight (cells, 2), noise weights (cells, n)."""
+
+    first: Tensor
+    noise: Tensor
+
+
+def drawn(
+    generator: np.random.Generator, p: Array, k: Array, eps: Array, *, examples: int, dimension: int
+) -> TrainingSet:
+    """One training set of `examples` in `dimension` coordinates per cell; p, k and eps are (cells,)."""
+    shape = (len(p), examples)
+    labels = generator.choice([-1.0, 1.0], shape)
+    signs = [np.where(generator.random(shape) < share[:, None], -1.0, 1.0) for share in (p, p / k)]
+    features = np.stack([labels * signs[0], eps[:, None] * labels * signs[1]], axis=2)
+    coordinates = generator.integers(3, dimension + 1, shape)
+    order = np.argsort(coordinates, axis=1)
+    ranked = np.take_along_axis(coordinates, order, axis=1)
+    noise = np.empty(shape, dtype=np.int64)
+    fresh = np.diff(ranked, axis=1, prepend=ranked[:, :1]) > 0
+    np.put_along_axis(noise, order, fresh.cumsum(axis=1), axis=1)
+    return TrainingSet(torch.from_numpy(labels), torch.from_numpy(features), torch.from_numpy(noise))
+
+
+def largest_rate(eps: Array, examples: int) -> Array:
+    """The largest eta of Theorem 2, 2 / (1 + eps^2 + 1/n), which keeps eta below 2 n over every eigenvalue of A A'."""
+    found: Array = 2 / (1 + eps**2 + 1 / examples)
+    return found
+
+
+def start(data: TrainingSet) -> Weights:
+    """Weights of 0."""
+    return Weights(torch.zeros_like(data.features[:, 0]), torch.zeros_like(data.labels))
+
+
+def outputs(data: TrainingSet, weights: Weights) -> Tensor:
+    """A w (cells, n)."""
+    robust, nonrobust = (data.features[..., column] * weights.first[:, column, None] for column in range(2))
+    return robust + nonrobust + weights.noise.gather(1, data.noise)
+
+
+def descend(data: TrainingSet, weights: Weights, rate: Tensor, steps: int) -> Weights:
+    """`steps` steps of gradient descent on |B - A w|^2 / (2 n) in all cells at once; rate (cells,)."""
+    share = (rate / data.labels.shape[1])[:, None]
+    first, noise = weights.first, weights.noise
+    columns = data.features.transpose(1, 2).contiguous()
+    for _ in range(steps):
+        residuals = data.labels - torch.einsum("cf,cfn->cn", first, columns) - noise.gather(1, data.noise)
+        first = first + share * torch.einsum("cn,cfn->cf", residuals, columns)
+        noise = noise.scatter_add(1, data.noise, share * residuals)
+    return Weights(first, noise)
+
+
+def closed_form(data: TrainingSet, rate: Tensor, steps: float) -> Tensor:
+    """(w1, w2) (cells, 2) after so many steps, infinity included, where no two examples share a noise coordinate."""
+    examples = data.labels.shape[1]
+    gram = data.features.transpose(1, 2) @ data.features + torch.eye(2, dtype=torch.float64)
+    values, vectors = torch.linalg.eigh(gram)
+    contracted = (1 - rate[:, None] * values / examples) ** steps if np.isfinite(steps) else torch.zeros_like(values)
+    target = (data.features.transpose(1, 2) @ data.labels[..., None]).squeeze(2)
+    turned = ((1 - contracted) / values) * (vectors.transpose(1, 2) @ target[..., None]).squeeze(2)
+    found: Tensor = (vectors @ turned[..., None]).squeeze(2)
+    return found
+
+
+def population_accuracy(weights: Weights, p: Array, k: Array, eps: Array, dimension: int) -> Array:
+    """The accuracy (cells,) on the distribution, exactly: over l1, l2, y and the d - 2 noise coordinates.
+
+    An output of exactly 0 counts as wrong.
+    """
+    first = weights.first.numpy()
+    found = np.zeros(len(p))
+    for (robust, chance_1), (nonrobust, chance_2) in (
+        (one, two) for one in ((1, 1 - p), (-1, p)) for two in ((1, 1 - p / k), (-1, p / k))
+    ):
+        margins = robust * first[:, 0] + nonrobust * eps * first[:, 1]
+        seen = sum((margins[:, None] + sign * weights.noise.numpy() > 0).sum(axis=1) for sign in (1, -1)) / 2
+        # Coordinates that no example has, and the places of `noise` that stand for none, weigh 0.
+        unseen = dimension - 2 - weights.noise.shape[1]
+        found += chance_1 * chance_2 * (seen + unseen * (margins > 0)) / (dimension - 2)
+    return found
+
+
+def advantage(p: Array, k: Array, eps: Array, examples: int) -> Array:
+    """What is positive just if eps w2 > w1 in the end, in the limit of many examples."""
+    a, b = 1 - 2 * p, 1 - 2 * p / k
+    found: Array = eps**2 * b - a + examples * eps**2 * (b - a) * (1 + a * b)
+    return found
+
+
+def threshold(p: Array, eps: Array, examples: int) -> Array:
+    """The k from which on the non-robust feature wins in the end, derived; infinite where it never does."""
+    a, square = 1 - 2 * p, eps**2
+    # `advantage` with b = 1 - 2 z, z = p / k, is quadratic z^2 - linear z + constant.
+    quadratic = 4 * examples * square * a
+    linear = 2 * square * (1 + examples * (1 - a**2)) + quadratic
+    constant = square * (1 + examples * (1 - a**2)) - a
+    with np.errstate(divide="ignore"):
+        # This form of the smaller root loses no digits where it is small.
+        root = 2 * constant / (linear + np.sqrt(linear**2 - 4 * quadratic * constant))
+        found: Array = np.where(constant > 0, p / np.maximum(root, 0), np.inf)
+    return found
+
+
+def printed_threshold(p: Array, eps: Array, examples: int, *, power: int) -> Array:
+    """k_t as printed, with eps to the power 2 (as the proof has it) or 1 (as our text reads) in 1 - eps^power.
+
+    Infinite where its denominator is not positive.
+    """
+    grown, rest = 2 * p * (1 + examples * eps**2), 1 - eps**power
+    with np.errstate(divide="ignore"):
+        found: Array = np.where(grown > rest, (grown - 2 * p * rest) / np.maximum(grown - rest, 0), np.inf)
+    return found
+
+
+def first_step_bound(p: Array, k: Array) -> Array:
+    """The largest eps of Theorem 1."""
+    found: Array = np.sqrt((1 - 2 * p) / (1 - 2 * p / k))
+    return found
+
+
+def trajectory(
+    data: TrainingSet, p: Array, k: Array, eps: Array, *, dimension: int, rate: Tensor, steps: Sequence[int]
+) -> Iterator[dict[str, Array]]:
+    """What all cells have learned after each of `steps` steps (rising): columns of `measure`, each (cells,)."""
+    weights, done = start(data), 0
+    for step in steps:
+        weights = descend(data, weights, rate, step - done)
+        done = step
+        right = (outputs(data, weights) * data.labels > 0).double().mean(dim=1)
+        expected = closed_form(data, rate, step)
+        yield {
+            "step": np.full(len(p), step),
+            "robust_weight": weights.first[:, 0].numpy(),
+            "nonrobust_weight": eps * weights.first[:, 1].numpy(),
+            "closed_form_difference": (weights.first - expected).abs().amax(dim=1).numpy(),
+            "sample_accuracy": 100 * right.numpy(),
+            "accuracy": 100 * population_accuracy(weights, p, k, eps, dimension),
+        }
+
+
+def measure(
+    job: Job,
+    inputs: Mapping[str, Path],
+    *,
+    seed: int,
+    p: float,
+    k: Sequence[float],
+    eps: Sequence[float],
+    examples: int,
+    dimension: int,
+    relative_rate: float,
+    steps: Sequence[int],
+) -> list[dict[str, str | int | float]]:
+    """One row per cell of the grid k x eps and per number of steps; eta is `relative_rate` of Theorem 2's largest.
+
+    Columns k, eps, step; robust_weight w1, nonrobust_weight eps w2, both simulated; closed_form_difference, the largest
+    distance of w1 and w2 from the closed form (not small where examples share a noise coordinate); sample_accuracy and
+    accuracy (on the distribution), percent.
+    """
+    grid = np.array([(each_k, each_eps) for each_k in k for each_eps in eps])
+    chances, ratios, sizes = np.full(len(grid), p), grid[:, 0], grid[:, 1]
+    generator = numpy_generator(seed, "toy linear model")
+    data = drawn(generator, chances, ratios, sizes, examples=examples, dimension=dimension)
+    rate = torch.from_numpy(relative_rate * largest_rate(sizes, examples))
+    rows: list[dict[str, str | int | float]] = []
+    for found in trajectory(data, chances, ratios, sizes, dimension=dimension, rate=rate, steps=steps):
+        job.progress(int(found["step"][0]), steps[-1])
+        columns = {"k": ratios, "eps": sizes, **found}
+        rows += [dict(zip(columns, map(float, cell), strict=True)) for cell in zip(*columns.values(), strict=True)]
+    return rows

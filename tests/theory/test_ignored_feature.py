@@ -1,0 +1,85 @@
+"""The plane of not-bugs-2019, Appendix D.10: what each loss learns, against what the docstring derives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from sklearn.linear_model import LogisticRegression
+
+from robustfeatures.theory.ignored_feature import (
+    LOSSES,
+    accuracies,
+    fitted,
+    largest_margin,
+    least_margin,
+    sample,
+)
+
+LOW, HIGH, EPS = (0.30, 0.10), (1.0, 0.40), 0.27
+
+
+@pytest.fixture(scope="module")
+def signed() -> np.ndarray:
+    return sample(np.random.default_rng(0), 2000, LOW, HIGH)
+
+
+def test_the_radius_lies_where_the_docstring_wants_it() -> None:
+    assert (LOW[0] ** 2 + LOW[1] ** 2) / (LOW[0] + LOW[1]) < EPS < LOW[0]
+    assert (LOW[1] + HIGH[1]) / 2 <= EPS
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_slopes_are_those_of_the_losses(loss: str) -> None:
+    for margin in (-1.3, 0.2, 0.7, 2.5):
+        slope = approx_fprime(np.array([margin]), lambda at: LOSSES[loss](at)[0][0])
+        assert LOSSES[loss](np.array([margin]))[1] == pytest.approx(slope, abs=1e-6)
+
+
+def test_the_logistic_fit_is_scikit_learns(signed: np.ndarray) -> None:
+    penalty = 1e-2
+    labels = np.repeat([1, -1], len(signed))
+    model = LogisticRegression(C=1 / (penalty * len(labels)), fit_intercept=False, tol=1e-10)
+    model.fit(np.concatenate([signed, -signed]), labels)
+    assert fitted(signed, "logistic", 0.0, penalty) == pytest.approx(model.coef_[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_standard_losses_are_accurate_and_not_robust(loss: str, signed: np.ndarray) -> None:
+    weights = fitted(signed, loss, 0.0, 1e-3)
+    found = accuracies(weights, sample(np.random.default_rng(1), 20_000, LOW, HIGH), EPS)
+    assert found["clean"] == 100
+    assert found["linf"] < 100
+    assert least_margin(weights, LOW, HIGH, EPS) < 0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_robust_training_ignores_the_second_feature(loss: str, signed: np.ndarray) -> None:
+    weights = fitted(signed, loss, EPS, 1e-3)
+    assert weights[0] > 0
+    assert weights[1] == 0
+    assert least_margin(weights, LOW, HIGH, EPS) == pytest.approx(LOW[0] - EPS)
+    found = accuracies(weights, sample(np.random.default_rng(1), 20_000, LOW, HIGH), EPS)
+    assert found == {"clean": 100, "linf": 100, "l2": 100}
+
+
+def test_the_robust_fit_beats_a_grid(signed: np.ndarray) -> None:
+    """No weights on a grid have a smaller robust logistic loss."""
+    weights = fitted(signed, "logistic", EPS, 1e-2)
+
+    def objective(candidate: np.ndarray) -> float:
+        worst = signed @ candidate - EPS * np.abs(candidate).sum()
+        return float(np.logaddexp(0, -worst).mean() + 1e-2 * candidate @ candidate / 2)
+
+    grid = np.stack(np.meshgrid(np.linspace(-1, 8, 46), np.linspace(-3, 3, 31)), axis=-1).reshape(-1, 2)
+    assert objective(weights) < min(map(objective, grid))
+
+
+def test_the_largest_margin_is_not_robust_in_linf() -> None:
+    """It points at the corner that is nearest to the other class: (low1, low2), exactly, for a corner in the sample."""
+    corner = np.concatenate([[LOW], sample(np.random.default_rng(0), 200, LOW, HIGH)])
+    weights = largest_margin(corner)
+    assert weights / weights[0] == pytest.approx(np.array(LOW) / LOW[0], rel=1e-4)
+    assert least_margin(weights, LOW, HIGH, EPS) < 0
+    # In L2 it is the most robust of all: its margin exceeds that of (1, 0).
+    assert weights @ np.array(LOW) / np.linalg.norm(weights) > LOW[0]
