@@ -59,12 +59,16 @@ class Relabel(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Subset(Strict):
-    """`samples` images of one split, drawn stratified by class; the other splits stay as they are."""
+    """`samples` images of one split, drawn stratified by class, or with `rest` all others of it.
+
+    The other splits stay as they are.
+    """
 
     kind: Literal["subset"]
     split: Split
     samples: PositiveInt
     seed: Seed = 0
+    rest: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +249,17 @@ class TargetedAttack(Strict):
     steps: PositiveInt
 
 
+@dataclass(frozen=True, kw_only=True)
+class Transferring(Strict):
+    """Of derived images those that the source, another network, also takes for their label; or those it does not.
+
+    two-pathways-2021, Section 3.
+    """
+
+    kind: Literal["transferring"]
+    transfers: bool
+
+
 Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
 
 
@@ -252,7 +267,7 @@ Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
 class Derived(Strict):
     """A data set made from the input `data` with the network `source`; only the named splits are derived."""
 
-    method: Method
+    method: Annotated[Inversion | TargetedAttack | Transferring, Discriminator("kind")]
     seed: Seed
     precision: Precision = "float32"
     splits: Annotated[tuple[Split, ...], MinLen(1)]

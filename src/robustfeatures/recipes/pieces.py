@@ -78,7 +78,7 @@ class Pieces:
     def made(
         self,
         label: str,
-        method: p.Method,
+        method: p.Method | p.Transferring,
         seed: int,
         inputs: Mapping[str, Recipe],
         *,

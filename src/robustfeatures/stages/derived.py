@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from robustfeatures.attacks.inversion import invert
 from robustfeatures.attacks.pgd import pgd
 from robustfeatures.data.dataset import ImageDataset, join_shards, read_dataset, write_shard
-from robustfeatures.engine.batches import batch_size, block_rows
+from robustfeatures.data.raw import Rows
+from robustfeatures.engine.batches import batch_size, batches_of, block_rows
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.saving import load_network
@@ -22,7 +23,7 @@ from robustfeatures.randomness import numpy_generator
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import Derived, Inversion, TargetedAttack
+    from robustfeatures.recipes.parameters import Derived, Inversion, TargetedAttack, Transferring
 
 # rows -> images float32 (n, C, H, W), on their device.
 Derivation = Callable[[NDArray[np.int64]], torch.Tensor]
@@ -39,12 +40,15 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
     made = Made(job)
     for split in parameters.splits:
         original = read_dataset(inputs["data"], split, in_memory=False)
-        if parameters.method.kind == "inversion":
-            splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
-        else:
-            splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
+        match parameters.method.kind:
+            case "inversion":
+                splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
+            case "targeted-attack":
+                splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
+            case "transferring":
+                splits[split] = transferring(network, original, parameters.method, job)
         size = batch_size(job.device, original.image_shape)
-        shard_rows[split] = block_rows(len(original), size, original.image_shape)
+        shard_rows[split] = block_rows(len(splits[split]), size, original.image_shape)
     # What another kind of device has made is cut in another way.
     blocks = {
         f"{job.device.type}-{split}-{number}": (split, number)
@@ -140,6 +144,25 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
 
     images = DerivedImages(original, derivation, made)
     return _derived(original, images, labels=goal, target=goal, start_index=np.full_like(goal, -1))
+
+
+def transferring(network: Prepared, original: ImageDataset, method: Transferring, job: Job) -> ImageDataset:
+    """The images that the network takes for their label or, by the method, those that it does not; in their order.
+
+    Raises:
+        UserError: there is none.
+    """
+    images = batches_of(original, job.device)
+    predicted = np.empty_like(original.labels)
+    with job.computing(), torch.no_grad():
+        for rows, batch in images.batches(torch.arange(len(original)), batch_size(job.device, original.image_shape)):
+            predicted[rows.cpu().numpy()] = network(batch).argmax(dim=1).cpu().numpy()
+    kept = np.flatnonzero((predicted == original.labels) == method.transfers)
+    if not len(kept):
+        found = "none" if method.transfers else "all"
+        raise UserError(f"method.transfers: {found} of the {len(original)} images transfer to the source")
+    provenance = {name: column[kept] for name, column in original.provenance.items()}
+    return ImageDataset(Rows(original.images, kept), original.labels[kept], provenance, original.class_names)
 
 
 def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:

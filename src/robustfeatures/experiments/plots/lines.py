@@ -44,8 +44,9 @@ def curves(
 ) -> Figure:
     """`value` against `x`: a panel per value of `panel`, a line with its band over seeds per value of `line`.
 
-    Lines are means, bands standard deviations. `raw` is what `value` smooths, drawn thin behind it. `published` (`results.comparable_rows`) has the columns `panel`, `line`,
-    `value` and, unless its values are those at the end of the curve, `x`; it is drawn as hollow diamonds.
+    Lines are means, bands standard deviations. `raw` is what `value` smooths, drawn thin. `published`
+    (`results.comparable_rows`) has the columns `panel`, `line`, `value` and, unless its values are those at the end of
+    the curve, `x`; it is drawn as hollow diamonds.
     """
     panels, lines = in_order(rows[panel]) if panel else [None], in_order(rows[line])
     figure = Figure(figsize=(max(4.5, 4.0 * len(panels)), 3.2), layout="constrained")
