@@ -204,11 +204,14 @@ def _subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part]:
     if operation.samples > count:
         raise UserError(f"{where}: {operation.samples} samples of {count} images in the split {operation.split!r}")
     rows = np.arange(count)
+    if operation.samples == count and operation.rest:
+        raise UserError(f"{where}: {operation.samples} samples leave no rest of the split {operation.split!r}")
     if operation.samples < count:
         try:
-            rows, _ = train_test_split(
+            drawn, others = train_test_split(
                 rows, train_size=operation.samples, stratify=part.labels, random_state=operation.seed
             )
+            rows = others if operation.rest else drawn
         except ValueError as error:
             raise UserError(f"{where}: {operation.samples} samples cannot be drawn by class: {error}") from error
     return {**parts, operation.split: part.rows(np.sort(rows))}

@@ -250,8 +250,8 @@ EXPERIMENT = Experiment(
         "a logistic regression of the images trained on: mu = I(F; Y) - I(F; Y | L) on the validation split of D_det, "
         "logarithms to the base C, entropies after Chao, Wang and Jost (2013). Thick lines are moving averages over "
         "epochs, thin ones as measured; means over seeds, bands standard deviations. The turning epoch is where the "
-        "smoothed robust accuracy of pathway 1 is highest, and where that of pathway 2 or a correlation levels off "
-        "(the knot of a + b min(epoch, k)). Each value is taken on as many images as the table says; what that cost in "
+        "smoothed robust accuracy of pathway 1 is highest, and where that of pathway 2 or a correlation levels off: "
+        "the knot k of a + b min(epoch, k). Each value is taken on as many images as the table says; what that cost in "
         "seconds stands in each model's reference and log."
     ),
 )

@@ -56,12 +56,16 @@ class Relabel(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Subset(Strict):
-    """`samples` images of one split, drawn stratified by class; the other splits stay as they are."""
+    """`samples` images of one split, drawn stratified by class, or with `rest` all others of it.
+
+    The other splits stay as they are.
+    """
 
     kind: Literal["subset"]
     split: Split
     samples: PositiveInt
     seed: Seed = 0
+    rest: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,6 +247,7 @@ class TargetedAttack(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
+<<<<<<< HEAD
 class Errors(Strict):
     """The images that the source misclassifies, as they are, with the labels that it gives them.
 
@@ -251,6 +256,16 @@ class Errors(Strict):
     """
 
     kind: Literal["errors"]
+=======
+class Transferring(Strict):
+    """Of derived images those that the source, another network, also takes for their label; or those it does not.
+
+    two-pathways-2021, Section 3.
+    """
+
+    kind: Literal["transferring"]
+    transfers: bool
+>>>>>>> refs/h/pathways
 
 
 Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
@@ -260,7 +275,11 @@ Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
 class Derived(Strict):
     """A data set made from the input `data` with the network `source`; only the named splits are derived."""
 
+<<<<<<< HEAD
     method: Annotated[Inversion | TargetedAttack | Errors, Discriminator("kind")]
+=======
+    method: Annotated[Inversion | TargetedAttack | Transferring, Discriminator("kind")]
+>>>>>>> refs/h/pathways
     seed: Seed
     precision: Precision = "float32"
     splits: Annotated[tuple[Split, ...], MinLen(1)]

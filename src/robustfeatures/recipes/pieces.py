@@ -79,7 +79,11 @@ class Pieces:
     def made(
         self,
         label: str,
+<<<<<<< HEAD
         method: p.Method | p.Errors,
+=======
+        method: p.Method | p.Transferring,
+>>>>>>> refs/h/pathways
         seed: int,
         inputs: Mapping[str, Recipe],
         *,

@@ -23,7 +23,7 @@ from robustfeatures.randomness import numpy_generator
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import Derived, Inversion, TargetedAttack
+    from robustfeatures.recipes.parameters import Derived, Inversion, TargetedAttack, Transferring
 
 # rows -> images float32 (n, C, H, W), on their device.
 Derivation = Callable[[NDArray[np.int64]], torch.Tensor]
@@ -45,8 +45,13 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
                 splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
             case "targeted-attack":
                 splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
+<<<<<<< HEAD
             case "errors":
                 splits[split] = misclassified(network, original, job)
+=======
+            case "transferring":
+                splits[split] = transferring(network, original, parameters.method, job)
+>>>>>>> refs/h/pathways
         size = batch_size(job.device, original.image_shape)
         shard_rows[split] = block_rows(len(splits[split]), size, original.image_shape)
     # What another kind of device has made is cut in another way.
@@ -146,17 +151,26 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
     return _derived(original, images, labels=goal, target=goal, start_index=np.full_like(goal, -1))
 
 
+<<<<<<< HEAD
 def misclassified(network: Prepared, original: ImageDataset, job: Job) -> ImageDataset:
     """The images whose predicted class is not their label, labelled with it, in their order; none is changed.
 
     Raises:
         UserError: the network misclassifies none.
+=======
+def transferring(network: Prepared, original: ImageDataset, method: Transferring, job: Job) -> ImageDataset:
+    """The images that the network takes for their label or, by the method, those that it does not; in their order.
+
+    Raises:
+        UserError: there is none.
+>>>>>>> refs/h/pathways
     """
     images = batches_of(original, job.device)
     predicted = np.empty_like(original.labels)
     with job.computing(), torch.no_grad():
         for rows, batch in images.batches(torch.arange(len(original)), batch_size(job.device, original.image_shape)):
             predicted[rows.cpu().numpy()] = network(batch).argmax(dim=1).cpu().numpy()
+<<<<<<< HEAD
     wrong = np.flatnonzero(predicted != original.labels)
     if not len(wrong):
         raise UserError(f"method.errors: the source classifies all {len(original)} images right")
@@ -172,6 +186,14 @@ def misclassified(network: Prepared, original: ImageDataset, job: Job) -> ImageD
         },
         class_names=original.class_names,
     )
+=======
+    kept = np.flatnonzero((predicted == original.labels) == method.transfers)
+    if not len(kept):
+        found = "none" if method.transfers else "all"
+        raise UserError(f"method.transfers: {found} of the {len(original)} images transfer to the source")
+    provenance = {name: column[kept] for name, column in original.provenance.items()}
+    return ImageDataset(Rows(original.images, kept), original.labels[kept], provenance, original.class_names)
+>>>>>>> refs/h/pathways
 
 
 def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:

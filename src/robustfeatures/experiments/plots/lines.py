@@ -22,7 +22,7 @@ from robustfeatures.experiments.plots.style import (
     value_axis,
 )
 
-# Curves of no more points than this show each of them; others as many, if styles alone do not tell them apart.
+# Curves of no more points than this show each of them.
 FEW_POINTS = 15
 
 
@@ -44,7 +44,7 @@ def curves(
 ) -> Figure:
     """`value` against `x`: a panel per value of `panel`, a line with its band over seeds per value of `line`.
 
-    Lines are means, bands standard deviations. `raw` is what `value` smooths, drawn thin behind it. `published`
+    Lines are means, bands standard deviations. `raw` is what `value` smooths, drawn thin. `published`
     (`results.comparable_rows`) has the columns `panel`, `line`, `value` and, unless its values are those at the end of
     the curve, `x`; it is drawn as hollow diamonds.
     """
@@ -56,7 +56,7 @@ def curves(
         printed = published if panel is None or published is None else published[published[panel] == name]
         for number, each in enumerate(lines):
             mine = part[part[line] == each]
-            _curve(axes, mine, x=x, value=value, number=number, many=len(lines) > len(STYLES))
+            _curve(axes, mine, x=x, value=value, number=number)
             if raw is not None:
                 means = mine.groupby(x)[raw].mean()
                 axes.plot(means.index.to_numpy(), means, color=COLOURS[number % len(COLOURS)], lw=0.5, alpha=0.6)
@@ -78,18 +78,17 @@ def curves(
     return figure
 
 
-def _curve(axes: Axes, rows: pd.DataFrame, *, x: str, value: str, number: int, many: bool) -> None:
+def _curve(axes: Axes, rows: pd.DataFrame, *, x: str, value: str, number: int) -> None:
     """One line and its band, in the colour, style and marker of this number."""
     part = rows.groupby(x)[value].agg(["mean", "std"])
     band = part["std"].fillna(0.0)
     colour = COLOURS[number % len(COLOURS)]
-    marked = many or len(part) <= FEW_POINTS
+    few = len(part) <= FEW_POINTS
     axes.plot(
         part.index.to_numpy(),
         part["mean"],
         linestyle=STYLES[number % len(STYLES)],
-        marker=MARKERS[number % len(MARKERS)] if marked else None,
-        markevery=max(1, len(part) // FEW_POINTS),
+        marker=MARKERS[number % len(MARKERS)] if few else None,
         markersize=3.5,
         color=colour,
         label=str(number),

@@ -1,0 +1,156 @@
+"""B2: training on the examples of D_det that transfer to a second network, and on those that do not.
+
+two-pathways-2021, Section 3, Figure 2 and Table 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.grid_rows import AT_THE_END, varied, with_augmentation
+from robustfeatures.recipes.parameters import Probe, Strict, Transferring
+from robustfeatures.recipes.pieces import DOWNSTREAM_SEED, Pieces
+from robustfeatures.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SECTION = "two-pathways-2021, Section 3 and Figure 2"
+# A second network on the same data shares no draw with the first.
+SECOND_SEED = 2000
+SETS = {"transferring": True, "not transferring": False}
+SELECTION = "D, validation"
+PROBES = (
+    Probe(name=SELECTION, input="original", split="validation", every=AT_THE_END),
+    Probe(name="D", input="original", split="test", every=AT_THE_END),
+    Probe(name="D_shift", input="original", split="test", label_shift=1, every=AT_THE_END),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The derived set, and the grid of trainings on its two halves; D needs a validation split, to choose by."""
+
+    derived: str = "D_det"
+    grid: str
+
+
+def second_model(pieces: Pieces, training: str, seed: int) -> Recipe:
+    """Another network trained by a named training on D, with draws of its own."""
+    label = f"{pieces.data().label}-{training}-second"
+    return pieces.model(label, training, seed, {"data": pieces.data()}, seed_offset=SECOND_SEED)
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One model per half, cell of the grid and seed."""
+    found = []
+    for seed in pieces.study.seeds:
+        examples = pieces.derived(settings.derived, seed)
+        second = second_model(pieces, pieces.study.derived[settings.derived].source, seed)
+        for row, transfers in SETS.items():
+            name = f"{settings.derived}-{row.replace(' ', '-')}"
+            method = Transferring(kind="transferring", transfers=transfers)
+            label = f"{pieces.data().label}-{name}"
+            half = pieces.made(label, method, seed, {"data": examples, "source": second})
+            for cell in pieces.grid(settings.grid):
+                model = pieces.model(
+                    f"{pieces.data().label}-on-{name}-{cell.name}",
+                    cell.name,
+                    seed,
+                    {"data": half, "original": pieces.data()},
+                    probes=PROBES,
+                    seed_offset=DOWNSTREAM_SEED,
+                )
+                found.append(Need(row, seed, model, cell.varied))
+    return found
+
+
+def _chosen(results: Results) -> pd.DataFrame:
+    """The histories with a column `chosen`: of each half's cells "yes" for the one with the best mean validation
+    accuracy on D over seeds; of equally good ones the first."""
+    rows = with_augmentation(results.histories)
+    fields = varied(rows)
+    means = rows[rows["probe"] == SELECTION].groupby(["row", *fields], sort=False)["accuracy"].mean().reset_index()
+    best = means.loc[means.groupby("row", sort=False)["accuracy"].idxmax(), ["row", *fields]]
+    marked = rows.merge(best.assign(chosen="yes"), on=["row", *fields], how="left")
+    return marked.fillna({"chosen": "no"})
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per half, cell and set; `chosen` marks the cell with the best validation accuracy on D."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    rows = _chosen(results).rename(columns={"probe": "test_set"}).assign(eps=0.0)
+    by = ["row", *varied(rows), "chosen", "test_set", "eps"]
+    return with_published(over_seeds(rows, by), results, ["row", "test_set"])
+
+
+def figure(results: Results) -> Figure:
+    """Figure 2: the accuracies of the chosen cells on D and on D_shift."""
+    from robustfeatures.experiments.plots import grouped_bars
+
+    rows = _chosen(results)
+    return grouped_bars(
+        rows[(rows["chosen"] == "yes") & (rows["probe"] != SELECTION)],
+        group="row",
+        bar="probe",
+        bar_label=lambda probe: f"on {probe}",
+        xlabel="trained on examples of D_det",
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Section 3 says of the chosen cells."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    rows = _chosen(results)
+    rows = rows[rows["chosen"] == "yes"]
+
+    def on(row: str, probe: str) -> pd.Series:
+        return by_seed(rows, row=row, probe=probe)
+
+    yes, no = SETS
+    return [
+        Claim(
+            "A model trained on the examples that transfer generalises to D rather than to D_shift",
+            SECTION,
+            "accuracy on D minus accuracy on D_shift",
+            list(on(yes, "D") - on(yes, "D_shift")),
+        ),
+        Claim(
+            "A model trained on the examples that do not transfer generalises to D_shift rather than to D",
+            SECTION,
+            "accuracy on D_shift minus accuracy on D",
+            list(on(no, "D_shift") - on(no, "D")),
+        ),
+        Claim(
+            "Examples that transfer teach more of D than those that do not",
+            SECTION,
+            "accuracy on D: transferring minus not transferring",
+            list(on(yes, "D") - on(no, "D")),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="B2",
+    title="Examples that transfer, and examples that do not",
+    paper="two-pathways-2021",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Accuracy on the test split of D, and on it relabelled by t(y) = (y + 1) mod C (D_shift), of models trained on "
+        "those examples of D_det that a second network on D takes for their target, and on the others. Of each grid of "
+        "trainings the figure shows the cell with the best mean accuracy on the validation split of D; the table shows "
+        "all. Bars are means, whiskers standard deviations, dots the seeds."
+    ),
+)

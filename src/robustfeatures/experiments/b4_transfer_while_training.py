@@ -1,0 +1,168 @@
+"""B4: attack success and transfer per epoch of a normal and of an overfit network on clean data.
+
+two-pathways-2021, Section 4.2, Figure 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.b2_transferring_examples import second_model
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Adversary, PositiveInt, Probe, ProbeAttack, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SECTION = "two-pathways-2021, Section 4.2 and Figure 4"
+ATTACK = "attack success"
+NORMAL, OVERFIT = "transfer to the second normal", "transfer to the second overfit"
+LINES = {
+    "train": "train",
+    "validation": "validation",
+    ATTACK: ATTACK,
+    f"{ATTACK} on normal": NORMAL,
+    f"{ATTACK} on overfit": OVERFIT,
+}
+# Table 3 of Appendix C.
+PAPER = Adversary(norm="l2", eps=0.5, step_size=0.1, steps=100)
+# What "high" and "fail" are taken for: shares in percent.
+HIGH, FAILING = 50.0, 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The named trainings of the two kinds of network, and the targeted attack, towards t(y) = (y + 1) mod C.
+
+    It is made of `images` of the test split, drawn once, after every `every` epochs.
+    """
+
+    normal: str
+    overfit: str
+    attack: Adversary = PAPER
+    images: PositiveInt = 1000
+    every: PositiveInt = 1
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """The first network of each kind, probed with the second of each; D needs a validation split."""
+    data = pieces.data()
+    probes = (
+        Probe(name="train", input="data", split="train"),
+        Probe(name="validation", input="data", split="validation"),
+        Probe(
+            name=ATTACK,
+            input="data",
+            split="test",
+            label_shift=1,
+            attack=ProbeAttack(**asdict(settings.attack), targeted=True),
+            transfer_to=("normal", "overfit"),
+            images=settings.images,
+            every=settings.every,
+        ),
+    )
+    found = []
+    for seed in pieces.study.seeds:
+        seconds = {
+            "normal": second_model(pieces, settings.normal, seed),
+            "overfit": second_model(pieces, settings.overfit, seed),
+        }
+        for row, training in (("normal", settings.normal), ("overfit", settings.overfit)):
+            label = f"{data.label}-{training}-probed"
+            model = pieces.model(label, training, seed, {"data": data, **seconds}, probes=probes)
+            found.append(Need(row, seed, model))
+    return found
+
+
+def _curves(results: Results) -> pd.DataFrame:
+    return results.histories.assign(probe=results.histories["probe"].map(LINES))
+
+
+def _last(results: Results) -> pd.DataFrame:
+    rows = _curves(results)
+    return rows[rows["epoch"] == rows.groupby("row")["epoch"].transform("max")].assign(eps=0.0)
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per network and probe, after the last epoch."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    return with_published(
+        over_seeds(_last(results), ["row", "probe", "images", "eps"]), results, ["row", "probe", "eps"]
+    )
+
+
+def figure(results: Results) -> Figure:
+    """Curves over the epochs, one panel per network."""
+    from robustfeatures.experiments.plots import curves
+
+    return curves(_curves(results), panel="row", line="probe", x="epoch", xlabel="epoch")
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Section 4.2 says of the networks after the last epoch."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    last = _last(results)
+
+    def at(row: str, probe: str) -> pd.Series:
+        return by_seed(last, row=row, probe=probe)
+
+    return [
+        *(
+            Claim(
+                f"Targeted attacks succeed on the {row} network (taken as more than {HIGH:g} %)",
+                SECTION,
+                f"attack success minus {HIGH:g}",
+                list(at(row, ATTACK) - HIGH),
+            )
+            for row in ("normal", "overfit")
+        ),
+        Claim(
+            "Adversarial examples of the normal network transfer to the second normal one better than those of the "
+            "overfit network",
+            SECTION,
+            "transfer to the second normal: normal minus overfit",
+            list(at("normal", NORMAL) - at("overfit", NORMAL)),
+        ),
+        *(
+            Claim(
+                f"Those of the overfit network fail to {probe} (taken as less than {FAILING:g} %)",
+                SECTION,
+                f"{FAILING:g} minus {probe}",
+                list(FAILING - at("overfit", probe)),
+            )
+            for probe in (NORMAL, OVERFIT)
+        ),
+        Claim(
+            "The normal network has the better validation accuracy",
+            SECTION,
+            "validation: normal minus overfit",
+            list(at("normal", "validation") - at("overfit", "validation")),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="B4",
+    title="Attack success and transfer while training",
+    paper="two-pathways-2021",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Per epoch of training on D, normally and so that it overfits: accuracy on the train and validation splits, "
+        "success of targeted PGD towards t(y) = (y + 1) mod C on test images, and how often a second normal and a "
+        "second overfit network take the same adversarial examples for their target. Lines are means over seeds, bands "
+        "standard deviations. Each value is taken on as many images as the table says; what that cost in seconds "
+        "stands in each model's reference and log."
+    ),
+)

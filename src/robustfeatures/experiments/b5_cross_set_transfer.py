@@ -1,0 +1,123 @@
+"""B5: whether the non-robust features of one data set generalise to another one with the same classes.
+
+two-pathways-2021, Section 6, Table 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SECTION = "two-pathways-2021, Section 6 and Table 2"
+WEAKER = " (two halves of one source: the weaker test)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossSet(Strict):
+    """One of the two data sets ("D", or a name of `other_data`), the training on it, and the D_det made of it."""
+
+    data: str
+    training: str
+    derived: str = "D_det"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """Two sets with the same classes; `independent` unless both were drawn from one source."""
+
+    first: CrossSet
+    second: CrossSet
+    independent: bool = True
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """Models trained on each set and on its D_det, each evaluated on both test splits.
+
+    Raises:
+        UserError: both sets are the same.
+    """
+    sets = (settings.first, settings.second)
+    if settings.first.data == settings.second.data:
+        raise UserError(f"experiments.B5.second.data: {settings.second.data!r} is the first set too")
+    found = []
+    for seed in pieces.study.seeds:
+        for each in sets:
+            models = {
+                each.data: pieces.source_model(each.training, seed, data=each.data),
+                f"{each.data}, D_det": pieces.downstream_model(each.derived, seed, data=each.data),
+            }
+            for row, model in models.items():
+                for other in sets:
+                    evaluation = pieces.evaluation(model, eps=(0.0,), data=pieces.data(other.data))
+                    found.append(Need(row, seed, evaluation, {"tested_on": other.data}))
+    return found
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per training set and test set."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    return with_published(
+        over_seeds(results.evaluations, ["row", "tested_on", "eps"]), results, ["row", "tested_on", "eps"]
+    )
+
+
+def figure(results: Results) -> Figure:
+    """One group of bars per training set, one bar per test set."""
+    from robustfeatures.experiments.plots import grouped_bars
+
+    return grouped_bars(
+        results.evaluations,
+        group="row",
+        bar="tested_on",
+        bar_label=lambda name: f"on {name}",
+        xlabel="trained on" if results.settings.independent else "trained on (two halves of one source)",
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Section 6 says of the two models trained on D_det."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    chance = 100.0 / results.evaluations["classes"].iloc[0]
+    first, second = results.settings.first.data, results.settings.second.data
+    weaker = "" if results.settings.independent else WEAKER
+    return [
+        Claim(
+            f"Non-robust features of {source} generalise to {target}{weaker}",
+            SECTION,
+            f"accuracy of D_det of {source} on {target} minus chance",
+            list(by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - chance),
+        )
+        for source, target in ((first, second), (second, first))
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="B5",
+    title="Transfer from one data set to another",
+    paper="two-pathways-2021",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Clean accuracy on the test splits of two data sets with the same classes, of models trained on either and on "
+        "the D_det of either. Where both are halves of one source, as the claims then say, what is peculiar to the "
+        "source is common to both, and the test is weaker. Bars are means, whiskers standard deviations, dots the "
+        "seeds."
+    ),
+)
