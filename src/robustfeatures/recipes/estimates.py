@@ -142,7 +142,9 @@ def _passes(recipe: Recipe, count: int) -> float:
         case p.Model(training=training, probes=probes):
             attacked = training.adversary.steps if training.adversary is not None else 0
             return training.epochs * (1 + attacked + sum(_probing(probe, count) for probe in probes))
-        case p.Derived(method=method):
+        case p.Derived(method=p.LossGradient()):
+            return 1
+        case p.Derived(method=p.Inversion() | p.TargetedAttack() | p.UntargetedAttack() as method):
             return method.steps
         case p.Evaluation(attacks=attacks, eps=eps, label_shifts=label_shifts):
             radii = sum(radius > 0 for radius in eps)

@@ -137,12 +137,16 @@ class Architecture(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Adversary(Strict):
-    """The PGD attack inside adversarial training; radii and steps in units of [0, 1] pixels."""
+    """The PGD attack inside adversarial training; radii and steps in units of [0, 1] pixels.
+
+    It starts at the image, or with `random_start` at a point drawn uniformly from the ball round it.
+    """
 
     norm: NormName
     eps: Radius
     step_size: PositiveFloat
     steps: PositiveInt
+    random_start: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +168,11 @@ class Augmentation(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Strict):
-    """Gradient descent on the cross-entropy: stochastic with momentum, or Adam with `momentum` as its first decay."""
+    """Gradient descent on the cross-entropy: stochastic with momentum, or Adam with `momentum` as its first decay.
+
+    The adversary leaves the share `natural` of each batch as it is; with 0.5 that is the half-half training of
+    at-odds-2019, Appendix B.
+    """
 
     epochs: PositiveInt
     batch_size: PositiveInt
@@ -176,6 +184,7 @@ class Training(Strict):
     milestones: tuple[PositiveInt, ...] = ()
     augmentation: Augmentation | None = None
     adversary: Adversary | None = None
+    natural: Annotated[float, Ge(0), Lt(1)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +251,29 @@ class TargetedAttack(Strict):
     steps: PositiveInt
 
 
-Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
+@dataclass(frozen=True, kw_only=True)
+class UntargetedAttack(Strict):
+    """PGD away from the label, which stays; with a large radius, the examples of at-odds-2019, Section 3."""
+
+    kind: Literal["untargeted-attack"]
+    norm: NormName
+    eps: Radius
+    step_size: PositiveFloat
+    steps: PositiveInt
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossGradient(Strict):
+    """The gradient of the loss with respect to each image, as an image (at-odds-2019, Figures 2 and 10).
+
+    Clipped at `deviations` standard deviations of the image's own gradient, to either side; zero is grey.
+    """
+
+    kind: Literal["loss-gradient"]
+    deviations: PositiveFloat = 3.0
+
+
+Method = Annotated[Inversion | TargetedAttack | UntargetedAttack | LossGradient, Discriminator("kind")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from robustfeatures.attacks.gradients import loss_gradients, pictured
 from robustfeatures.attacks.inversion import invert
 from robustfeatures.attacks.pgd import pgd
 from robustfeatures.data.dataset import ImageDataset, join_shards, read_dataset, write_shard
@@ -22,7 +23,7 @@ from robustfeatures.randomness import numpy_generator
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import Derived, Inversion, TargetedAttack
+    from robustfeatures.recipes.parameters import Derived, Inversion, LossGradient, TargetedAttack, UntargetedAttack
 
 # rows -> images float32 (n, C, H, W), on their device.
 Derivation = Callable[[NDArray[np.int64]], torch.Tensor]
@@ -39,10 +40,7 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
     made = Made(job)
     for split in parameters.splits:
         original = read_dataset(inputs["data"], split, in_memory=False)
-        if parameters.method.kind == "inversion":
-            splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
-        else:
-            splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
+        splits[split] = _split(network, original, parameters, made)
         size = batch_size(job.device, original.image_shape)
         shard_rows[split] = block_rows(len(original), size, original.image_shape)
     # What another kind of device has made is cut in another way.
@@ -64,6 +62,16 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
     if job.blocks.whole:
         shards = {place: job.blocks.path(name) for name, place in blocks.items()}
         join_shards(folder / "data.zarr", splits, shard_rows, shards)
+
+
+def _split(network: Prepared, original: ImageDataset, parameters: Derived, made: Made) -> ImageDataset:
+    match parameters.method.kind:
+        case "inversion":
+            return _inverted(network, original, parameters.method, parameters.seed, made)
+        case "targeted-attack":
+            return _attacked(network, original, parameters.method, parameters.seed, made)
+        case "untargeted-attack" | "loss-gradient":
+            return _away_from_label(network, original, parameters.method, made)
 
 
 @dataclass
@@ -140,6 +148,32 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
 
     images = DerivedImages(original, derivation, made)
     return _derived(original, images, labels=goal, target=goal, start_index=np.full_like(goal, -1))
+
+
+def _away_from_label(
+    network: Prepared, original: ImageDataset, method: UntargetedAttack | LossGradient, made: Made
+) -> ImageDataset:
+    """What raises the loss of the label, which stays: a large step that way, or the direction itself."""
+    device = made.job.device
+
+    def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
+        images = torch.from_numpy(original.float_images(rows)).to(device)
+        labels = torch.from_numpy(original.labels[rows]).to(device)
+        if method.kind == "loss-gradient":
+            return pictured(loss_gradients(network, images, labels), method.deviations)
+        return pgd(
+            network,
+            images,
+            labels,
+            norm=method.norm,
+            eps=method.eps,
+            step_size=method.step_size,
+            steps=method.steps,
+        )
+
+    none = np.full_like(original.labels, -1)
+    images = DerivedImages(original, derivation, made)
+    return _derived(original, images, labels=original.labels, target=none, start_index=none)
 
 
 def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
