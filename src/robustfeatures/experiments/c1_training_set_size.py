@@ -5,7 +5,6 @@ at-odds-2019, Section 2, Figures 1 (L2) and 6 (Linf).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,13 +15,15 @@ from robustfeatures.experiments.at_odds import (
     PAPER,
     TEST,
     AdversarialTrainings,
+    RadiiPerNorm,
     budget,
+    last_epoch,
     network,
-    test_accuracy,
+    rounded,
     training,
 )
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import NormName, PositiveFloat, PositiveInt, Strict, Subset
+from robustfeatures.recipes.parameters import NormName, PositiveInt, Strict, Subset
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.recipes.recipe import Recipe
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.claims import Claim
 
-WHOLE = "all"
+SOURCE = f"{PAPER}, Section 2 and Figures 1 and 6"
+# Stands for the size of the whole training set until that is known.
+WHOLE = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,30 +50,36 @@ class Size(Strict):
 class Settings(AdversarialTrainings):
     """Radii of training per norm, and sizes below that of the whole training set, which is always there."""
 
-    eps: Annotated[Mapping[NormName, Annotated[tuple[PositiveFloat, ...], MinLen(1)]], MinLen(1)]
+    eps: RadiiPerNorm
     sizes: Annotated[tuple[Size, ...], MinLen(1)]
 
 
-def _cells(settings: Settings) -> Iterator[tuple[NormName, float, Size | None]]:
-    for norm, radii in settings.eps.items():
-        for eps in (0.0, *radii):
-            for size in (*settings.sizes, None):
-                yield norm, eps, size
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """D, and one network per norm, radius, size and seed; those of radius 0 are the same in both norms."""
+    found = [Need("D", pieces.study.seeds[0], pieces.data())]
+    for seed in pieces.study.seeds:
+        for norm, radii in settings.eps.items():
+            for eps in (0.0, *sorted(radii)):
+                columns = {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)}
+                row = f"{norm} {budget(norm, eps)}"
+                whole = network(pieces, settings, seed, norm, eps)
+                found.append(Need(row, seed, whole, {**columns, "samples": WHOLE}))
+                found += [
+                    Need(
+                        f"{row} on {size.samples}",
+                        seed,
+                        _on_fewer(pieces, settings, seed, norm, eps, size),
+                        {**columns, "samples": size.samples},
+                    )
+                    for size in settings.sizes
+                ]
+    return found
 
 
-def _row(norm: NormName, eps: float, size: Size | None) -> str:
-    return f"{budget(norm, eps)} on {size.samples if size else WHOLE}"
-
-
-def _trained(pieces: Pieces, settings: Settings, seed: int, norm: NormName, eps: float, size: Size | None) -> Recipe:
-    if size is None:
-        return network(pieces, settings, seed, norm, eps)
+def _on_fewer(pieces: Pieces, settings: Settings, seed: int, norm: NormName, eps: float, size: Size) -> Recipe:
     chosen = training(pieces, settings, norm, eps)
-    stretched = replace(
-        chosen,
-        epochs=size.epochs,
-        milestones=tuple(max(1, round(epoch * size.epochs / chosen.epochs)) for epoch in chosen.milestones),
-    )
+    milestones = (max(1, round(epoch * size.epochs / chosen.epochs)) for epoch in chosen.milestones)
+    stretched = replace(chosen, epochs=size.epochs, milestones=tuple(milestones))
     # Each seed draws its own images, so that the band over seeds holds what the choice of images does.
     drawn = Subset(kind="subset", split="train", samples=size.samples, seed=seed)
     data = pieces.narrowed(f"{size.samples}-seed{seed}", [drawn])
@@ -78,41 +87,21 @@ def _trained(pieces: Pieces, settings: Settings, seed: int, norm: NormName, eps:
     return pieces.model(label, stretched, seed, {"data": data}, probes=[TEST])
 
 
-def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One network per norm, radius, size and seed; those of radius 0 are the same in both norms."""
-    first = pieces.study.seeds[0]
-    found = {("D", first): Need("D", first, pieces.data())}
-    for seed in pieces.study.seeds:
-        for norm, eps, size in _cells(settings):
-            row = _row(norm, eps, size)
-            if (row, seed) not in found:
-                found[row, seed] = Need(row, seed, _trained(pieces, settings, seed, norm, eps, size))
-    return list(found.values())
-
-
 def _measured(results: Results) -> pd.DataFrame:
-    """Columns norm, eps_train, samples, seed, accuracy (percent)."""
-    import pandas as pd
-
+    """The last epochs, with the number of training images in `samples`."""
     from robustfeatures.data.dataset import read_dataset
 
-    ((_, original),) = results.payloads.items()
+    (original,) = results.payloads.values()
     whole = len(read_dataset(original, "train", in_memory=False))
-    last = test_accuracy(results.histories)
-    parts = [
-        last[last["row"] == _row(norm, eps, size)].assign(
-            norm=NORM_NAMES[norm], eps_train=eps, samples=size.samples if size else whole
-        )
-        for norm, eps, size in _cells(results.settings)
-    ]
-    return pd.concat(parts, ignore_index=True)[["norm", "eps_train", "samples", "seed", "accuracy"]]
+    rows = last_epoch(results.histories)
+    return rows.assign(samples=rows["samples"].replace(WHOLE, whole)).sort_values("samples", kind="stable")
 
 
 def _gains(rows: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy beyond that of standard training on as many images, same columns, radii above 0 alone."""
-    plain = rows[rows["eps_train"] == 0].drop(columns="eps_train")
-    beside = rows[rows["eps_train"] > 0].merge(plain, on=["norm", "samples", "seed"], suffixes=("", "_standard"))
-    return beside.assign(gain=beside["accuracy"] - beside["accuracy_standard"])
+    """Per norm, radius above 0, size and seed the accuracy beyond that of standard training, in `gain`."""
+    wide = rows.pivot_table(index=["norm", "samples", "seed"], columns="eps_train", values="accuracy")
+    gains = wide.drop(columns=0.0).sub(wide[0.0], axis=0).stack()
+    return gains.rename("gain").reset_index()
 
 
 def _crossings(rows: pd.DataFrame) -> pd.DataFrame:
@@ -123,18 +112,15 @@ def _crossings(rows: pd.DataFrame) -> pd.DataFrame:
 
     found = []
     for (norm, eps), part in _gains(rows).groupby(["norm", "eps_train"], sort=False):
-        per_seed = [
-            crossing(list(of_seed["samples"]), list(of_seed["gain"]))
-            for _, of_seed in part.sort_values("samples").groupby("seed")
-        ]
-        middle, low, high = interval_of_logarithms(per_seed)
+        per_seed = [crossing(list(each["samples"]), list(each["gain"])) for _, each in part.groupby("seed")]
+        middle, low, high = (float(f"{end:.3g}") for end in interval_of_logarithms(per_seed))
         found.append(
             {
                 "norm": norm,
                 "eps_train": eps,
-                "crossing": round(middle, 1),
-                "crossing_low": round(low, 1),
-                "crossing_high": round(high, 1),
+                "crossing": middle,
+                "crossing_low": low,
+                "crossing_high": high,
                 "crossing_seeds": int(pd.Series(per_seed).notna().sum()),
             }
         )
@@ -147,22 +133,17 @@ def table(results: Results) -> pd.DataFrame:
 
     rows = _measured(results)
     by = ["norm", "eps_train", "samples"]
-    summary = with_published(over_seeds(rows, by), results, by)
-    return summary.merge(_crossings(rows), on=["norm", "eps_train"], how="left")
+    summary = over_seeds(rows.sort_values(by), by)
+    return with_published(summary, results, by).merge(_crossings(rows), on=["norm", "eps_train"], how="left")
 
 
 def figure(results: Results) -> Figure:
     """A line per radius over a logarithmic axis of sizes, as in Figures 1 and 6; crossings at the bottom."""
-    from robustfeatures.experiments.sweeps import lines
+    from robustfeatures.experiments.sweeps import panels
 
     rows = _measured(results)
-    return lines(
-        rows,
-        x="samples",
-        line="eps_train",
-        xlabel="training images",
-        logarithmic=True,
-        crossings=_crossings(rows),
+    return panels(
+        rows, x="samples", xlabel="training images", line="eps_train", log_x=True, crossings=_crossings(rows)
     )
 
 
@@ -178,19 +159,19 @@ def claims(results: Results) -> list[Claim]:
         found += [
             Claim(
                 f"With few training images {norm} adversarial training raises accuracy on clean images",
-                f"{PAPER}, Section 2 and Figures 1 and 6",
+                SOURCE,
                 f"accuracy: adversarial minus standard on {fewest} images, mean over eps_train",
                 list(mean[fewest]),
             ),
             Claim(
                 f"With all training images {norm} adversarial training lowers accuracy on clean images",
-                f"{PAPER}, Section 2 and Figures 1 and 6",
+                SOURCE,
                 f"accuracy: standard minus adversarial on {most} images, mean over eps_train",
                 list(-mean[most]),
             ),
             Claim(
                 f"The gain from {norm} adversarial training shrinks as training images are added",
-                f"{PAPER}, Section 2",
+                SOURCE,
                 f"gain on {fewest} minus gain on {most} images, mean over eps_train",
                 list(mean[fewest] - mean[most]),
             ),
@@ -209,7 +190,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Accuracy on clean test images against the number of training images, one line per radius of training (0 is "
-        "standard). Lines are means over seeds, each with training images of its own, bands standard deviations. Bars at "
-        "the bottom: where the gain over standard training ends, with its 95 % interval over the seeds in which it does."
+        "standard). Lines are means over seeds, each with training images of its own, bands standard deviations. Bars "
+        "at the bottom: where the gain over standard training ends, with its 95 % interval over the seeds in which it "
+        "does."
     ),
 )

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-from annotated_types import MinLen
+from typing import TYPE_CHECKING
 
 from robustfeatures.experiments.at_odds import (
     NORM_NAMES,
     PAPER,
     AdversarialTrainings,
+    RadiiPerNorm,
     budget,
+    last_epoch,
     network,
-    test_accuracy,
+    rounded,
 )
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import NormName, PositiveFloat
 from robustfeatures.recipes.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -26,41 +24,29 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.claims import Claim
 
+SOURCE = f"{PAPER}, Section 2 and Figure 7"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(AdversarialTrainings):
     """Radii of training per norm; radius 0, standard training, is always there."""
 
-    eps: Annotated[Mapping[NormName, Annotated[tuple[PositiveFloat, ...], MinLen(1)]], MinLen(1)]
-
-
-def _cells(settings: Settings) -> Iterator[tuple[NormName, float]]:
-    for norm, radii in settings.eps.items():
-        for eps in (0.0, *sorted(radii)):
-            yield norm, eps
+    eps: RadiiPerNorm
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One network per norm, radius and seed; those of radius 0 are the same in both norms."""
-    found = {}
-    for seed in pieces.study.seeds:
-        for norm, eps in _cells(settings):
-            row = budget(norm, eps)
-            if (row, seed) not in found:
-                found[row, seed] = Need(row, seed, network(pieces, settings, seed, norm, eps))
-    return list(found.values())
-
-
-def _measured(results: Results) -> pd.DataFrame:
-    """Columns norm, eps_train, seed, accuracy (percent)."""
-    import pandas as pd
-
-    last = test_accuracy(results.histories)
-    parts = [
-        last[last["row"] == budget(norm, eps)].assign(norm=NORM_NAMES[norm], eps_train=eps)
-        for norm, eps in _cells(results.settings)
+    return [
+        Need(
+            f"{norm} {budget(norm, eps)}",
+            seed,
+            network(pieces, settings, seed, norm, eps),
+            {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)},
+        )
+        for seed in pieces.study.seeds
+        for norm, radii in settings.eps.items()
+        for eps in (0.0, *sorted(radii))
     ]
-    return pd.concat(parts, ignore_index=True)[["norm", "eps_train", "seed", "accuracy"]]
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -68,41 +54,37 @@ def table(results: Results) -> pd.DataFrame:
     from robustfeatures.experiments.summaries import over_seeds, with_published
 
     by = ["norm", "eps_train"]
-    return with_published(over_seeds(_measured(results), by), results, by)
+    return with_published(over_seeds(last_epoch(results.histories), by), results, by)
 
 
 def figure(results: Results) -> Figure:
-    """A panel per norm, as in Figure 7."""
-    from robustfeatures.experiments.sweeps import lines
+    """A panel per norm, whose radii have scales of their own, as in Figure 7."""
+    from robustfeatures.experiments.sweeps import panels
 
-    return lines(_measured(results), x="eps_train", line="norm", xlabel="eps of training", crossings=None)
+    return panels(last_epoch(results.histories), x="eps_train", xlabel="eps of training")
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Figure 7 shows: a decline that is steady."""
-    import numpy as np
-
+    """What Section 2 says of Figure 7: a decline that is steady."""
     from robustfeatures.experiments.claims import Claim
 
-    rows = _measured(results)
+    rows = last_epoch(results.histories)
     found = []
     for norm in rows["norm"].unique():
         wide = rows[rows["norm"] == norm].pivot_table(index="seed", columns="eps_train", values="accuracy")
-        radii, accuracies = np.asarray(wide.columns, dtype=float), wide.to_numpy()
-        steepest = accuracies[:, :-1] - accuracies[:, 1:]
+        accuracies, largest = wide.to_numpy(), wide.columns.max()
         found += [
             Claim(
                 f"Accuracy on clean images falls as the radius of {norm} adversarial training grows",
-                f"{PAPER}, Figure 7",
-                f"accuracy: eps_train 0 minus {radii[-1]:g}",
+                SOURCE,
+                f"accuracy: eps_train 0 minus {largest:g}",
                 list(accuracies[:, 0] - accuracies[:, -1]),
             ),
             Claim(
-                f"The decline with the radius of {norm} adversarial training is consistent: no radius is better than the "
-                "one before",
-                f"{PAPER}, Figure 7",
-                "accuracy: least decline from one radius to the next",
-                list(steepest.min(axis=1)),
+                f"The decline is steady: no radius of {norm} adversarial training is better than the one before",
+                SOURCE,
+                "accuracy: the smallest of the declines from each radius to the next",
+                list((accuracies[:, :-1] - accuracies[:, 1:]).min(axis=1)),
             ),
         ]
     return found

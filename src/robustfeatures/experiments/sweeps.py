@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy import stats
 
-from robustfeatures.experiments.claims import CONFIDENCE
-from robustfeatures.experiments.plots import COLOURS, STYLES
+from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES, log_axis
+from robustfeatures.experiments.summaries import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def crossing(samples: Sequence[float], gains: Sequence[float]) -> float:
@@ -37,57 +34,75 @@ def crossing(samples: Sequence[float], gains: Sequence[float]) -> float:
 
 
 def interval_of_logarithms(values: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean of positive values, one per seed, and its 95 % interval (Student's t); nan with fewer than two."""
+    """Geometric mean of positive values, one per seed, and its 95 % interval; nan where fewer than two are finite."""
     logarithms = np.log(np.asarray(values, dtype=float))
     logarithms = logarithms[np.isfinite(logarithms)]
     if len(logarithms) < 2:
         return (float("nan"),) * 3
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(logarithms) - 1) * stats.sem(logarithms))
-    middle = float(logarithms.mean())
-    return float(np.exp(middle)), float(np.exp(middle - half)), float(np.exp(middle + half))
+    low, high = interval(logarithms)
+    return float(np.exp(logarithms.mean())), float(np.exp(low)), float(np.exp(high))
 
 
-def lines(
-    rows: pd.DataFrame, *, x: str, line: str, xlabel: str, logarithmic: bool = False, crossings: pd.DataFrame | None
+def panels(
+    rows: pd.DataFrame,
+    *,
+    x: str,
+    xlabel: str,
+    line: str | None = None,
+    log_x: bool = False,
+    crossings: pd.DataFrame | None = None,
 ) -> Figure:
-    """Accuracy (percent) against `x`: a panel per norm, a line with a seed band per value of `line`.
+    """Accuracy (percent) against `x`: a panel per norm with axes of its own, a line with a seed band per value of `line`.
 
-    `crossings` (columns norm, `line`, crossing, crossing_low, crossing_high) are drawn as bars below the lines.
+    `crossings` (columns norm, `line`, crossing, crossing_low, crossing_high) are drawn as bars at the bottom.
     """
     norms = list(rows["norm"].unique())
     figure = Figure(figsize=(4.2 * len(norms), 3.4), layout="constrained")
-    for axes, norm in zip(figure.subplots(1, len(norms), sharey=True, squeeze=False)[0], norms, strict=True):
+    for axes, norm in zip(figure.subplots(1, len(norms), squeeze=False)[0], norms, strict=True):
         part = rows[rows["norm"] == norm]
-        values = sorted(part[line].unique())
-        for number, value in enumerate(values):
-            found = part[part[line] == value].groupby(x)["accuracy"].agg(["mean", "std"])
-            spread = found["std"].fillna(0.0)
-            colour, style = COLOURS[number % len(COLOURS)], STYLES[number % len(STYLES)]
-            label = f"{line.replace('_', ' ')} {value:g}" if len(values) > 1 else None
-            marker = MARKERS[number % len(MARKERS)]
-            axes.plot(found.index, found["mean"], style, color=colour, marker=marker, markersize=3.5, label=label)
-            axes.fill_between(
-                found.index, found["mean"] - spread, found["mean"] + spread, color=colour, alpha=0.2, lw=0
-            )
+        lines = [None] if line is None else sorted(part[line].unique())
+        for number, value in enumerate(lines):
+            _line(axes, part if value is None else part[part[line] == value], x, value, number)
         if crossings is not None:
-            _draw_crossings(axes, crossings[crossings["norm"] == norm], line, values)
-        if logarithmic:
-            axes.set_xscale("log")
-        axes.set_title(norm)
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel("accuracy (%)")
-        axes.label_outer()
-        if len(values) > 1:
-            axes.legend(frameon=False, fontsize=7, loc="lower right")
+            found = crossings[crossings["norm"] == norm].dropna(subset="crossing").to_dict("records")
+            _bars(axes, [(lines.index(row[line]), row) for row in found])
+        if log_x:
+            log_axis(axes, "x")
+        axes.set(title=norm, xlabel=xlabel, ylabel="accuracy (%)")
+        if line is not None:
+            axes.legend(frameon=False, fontsize=7, title=line.replace("_", " "), title_fontsize=7, loc="lower right")
     return figure
 
 
-def _draw_crossings(axes: Axes, crossings: pd.DataFrame, line: str, values: Sequence[float]) -> None:
-    bottom = axes.get_ylim()[0]
-    for row in crossings.dropna(subset="crossing").to_dict("records"):
-        number = list(values).index(row[line])
+def _line(axes: Axes, rows: pd.DataFrame, x: str, value: float | None, number: int) -> None:
+    found = rows.groupby(x)["accuracy"].agg(["mean", "std"])
+    spread = found["std"].fillna(0.0)
+    colour = COLOURS[number % len(COLOURS)]
+    axes.plot(
+        found.index,
+        found["mean"],
+        linestyle=STYLES[number % len(STYLES)],
+        marker=MARKERS[number % len(MARKERS)],
+        markersize=3.5,
+        color=colour,
+        label=None if value is None else f"{value:g}",
+    )
+    axes.fill_between(found.index, found["mean"] - spread, found["mean"] + spread, color=colour, alpha=0.2, lw=0)
+
+
+def _bars(axes: Axes, crossings: Sequence[tuple[int, Mapping[Any, Any]]]) -> None:
+    """Each crossing below all lines, in the colour of its line."""
+    low, high = axes.get_ylim()
+    gap = 0.05 * (high - low)
+    for place, (number, row) in enumerate(crossings):
         beyond = [[row["crossing"] - row["crossing_low"]], [row["crossing_high"] - row["crossing"]]]
-        colour = COLOURS[number % len(COLOURS)]
         axes.errorbar(
-            row["crossing"], bottom + 1.5 * number, xerr=beyond, color=colour, marker="|", capsize=2, linewidth=1
+            row["crossing"],
+            low - gap * (place + 1),
+            xerr=beyond,
+            color=COLOURS[number % len(COLOURS)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=3.5,
+            capsize=2,
+            linewidth=1,
         )
