@@ -60,7 +60,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     for seed in pieces.study.seeds:
         for norm, radii in settings.eps.items():
             for eps in (0.0, *sorted(radii)):
-                columns = {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)}
+                columns: dict[str, str | int | float] = {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)}
                 row = f"{norm} {budget(norm, eps)}"
                 whole = network(pieces, settings, seed, norm, eps)
                 found.append(Need(row, seed, whole, {**columns, "samples": WHOLE}))
@@ -100,12 +100,12 @@ def _measured(results: Results) -> pd.DataFrame:
 def _gains(rows: pd.DataFrame) -> pd.DataFrame:
     """Per norm, radius above 0, size and seed the accuracy beyond that of standard training, in `gain`."""
     wide = rows.pivot_table(index=["norm", "samples", "seed"], columns="eps_train", values="accuracy")
-    gains = wide.drop(columns=0.0).sub(wide[0.0], axis=0).stack()
-    return gains.rename("gain").reset_index()
+    gains = wide.drop(columns=0.0).sub(wide[0.0], axis=0)
+    return gains.reset_index().melt(["norm", "samples", "seed"], value_name="gain")
 
 
 def _crossings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Per norm and radius the size at which robust training stops helping, its interval, and the seeds that have one."""
+    """Per norm and radius the size at which robust training stops helping, its interval, and the seeds with one."""
     import pandas as pd
 
     from robustfeatures.experiments.sweeps import crossing, interval_of_logarithms
@@ -142,9 +142,7 @@ def figure(results: Results) -> Figure:
     from robustfeatures.experiments.sweeps import panels
 
     rows = _measured(results)
-    return panels(
-        rows, x="samples", xlabel="training images", line="eps_train", log_x=True, crossings=_crossings(rows)
-    )
+    return panels(rows, x="samples", xlabel="training images", line="eps_train", log_x=True, crossings=_crossings(rows))
 
 
 def claims(results: Results) -> list[Claim]:

@@ -46,7 +46,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                     name: network(pieces, settings, seed, norm, eps, natural=natural)
                     for name, natural in NATURAL.items()
                 }
-                columns = {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)}
+                columns: dict[str, str | int | float] = {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)}
                 found += [
                     Need(name, seed, pieces.evaluation(model, eps=(0.0, eps), norm=norm), columns)
                     for name, model in trained.items()
@@ -95,12 +95,7 @@ def claims(results: Results) -> list[Claim]:
     rows = _measured(results)
     found = []
     for norm in rows["norm"].unique():
-        wide = (
-            rows[rows["norm"] == norm]
-            .groupby(["seed", "row", "under"])["accuracy"]
-            .mean()
-            .unstack(["row", "under"])
-        )
+        wide = rows[rows["norm"] == norm].groupby(["seed", "row", "under"])["accuracy"].mean().unstack(["row", "under"])
         found += [
             Claim(
                 f"{norm}: half-half training has better accuracy on clean images than robust training",

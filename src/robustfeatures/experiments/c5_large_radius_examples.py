@@ -118,7 +118,7 @@ EXPERIMENT = Experiment(
         "Test images with their class, and adversarial examples of a radius far beyond that of training, against a "
         "standard, an L2-trained and a Linf-trained network, with the class that the network sees in them. In the "
         "table, means over test images: changed, the share in which that is another class; of these, alignment, the "
-        "cosine of the perturbation with the way between the mean images of the two classes; of all, low_frequency, the "
-        "share of the perturbation's energy in low frequencies."
+        "cosine of the perturbation with the way between the mean images of the two classes; of all, low_frequency, "
+        "the share of the perturbation's energy in low frequencies."
     ),
 )

@@ -96,7 +96,7 @@ def claims(results: Results) -> list[Claim]:
     numbers = per_seed(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
     return [
         Claim(
-            f"Interpolations to examples of {NORM_NAMES[norm]}-trained networks are smooth, unlike those of standard ones",
+            f"Interpolations of {NORM_NAMES[norm]}-trained networks are smoother than those of standard ones",
             SOURCE,
             "share of the way between one and nine tenths of the final class's probability (%): "
             f"{NORM_NAMES[norm]}-trained minus standard",

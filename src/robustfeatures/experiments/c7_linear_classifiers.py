@@ -51,8 +51,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     plain = pieces.training(settings.training)
     if plain.weight_decay == 0:
         raise UserError(
-            f"training.{settings.training}.weight_decay: must be above 0, or classes that a line separates have no best "
-            "linear classifier"
+            f"training.{settings.training}.weight_decay: must be above 0, or classes that a line separates have no "
+            "best linear classifier"
         )
     # One step of length eps along the sign of the gradient is the worst case of a linear classifier.
     worst = Adversary(norm="linf", eps=settings.eps, step_size=settings.eps, steps=1)
@@ -84,7 +84,11 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                 TRAINED,
                 seed,
                 pieces.measurement(
-                    f"{label}-trained", "measurements.linear_networks", asked, {"data": data, **trained(seed)}, seed=seed
+                    f"{label}-trained",
+                    "measurements.linear_networks",
+                    asked,
+                    {"data": data, **trained(seed)},
+                    seed=seed,
                 ),
             )
             for seed in pieces.study.seeds
@@ -95,7 +99,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 def _whole(results: Results) -> pd.DataFrame:
     """The rows of classifiers that were given all pixels."""
     rows = results.measurements
-    return rows[rows["pixels"] == rows["pixels"].max()]
+    whole: pd.DataFrame = rows[rows["pixels"] == rows["pixels"].max()]
+    return whole
 
 
 def _accuracies(results: Results) -> pd.DataFrame:
@@ -112,12 +117,14 @@ def table(results: Results) -> pd.DataFrame:
     """One line per training, solver, split and radius of the attack; the objective is that of the training split."""
     from robustfeatures.experiments.summaries import over_seeds, with_published
 
-    summary = over_seeds(_accuracies(results).sort_values(COLUMNS, ascending=[False, False, False, True]), COLUMNS, values=VALUES)
+    summary = over_seeds(
+        _accuracies(results).sort_values(COLUMNS, ascending=[False, False, False, True]), COLUMNS, values=VALUES
+    )
     return with_published(summary, results, COLUMNS, values=VALUES)
 
 
 def figure(results: Results) -> Figure:
-    """The three panels of Figure 5: weights by rank, weight against correlation, and the most correlated pixels alone."""
+    """The three panels of Figure 5: weights by rank, weight against correlation, the most correlated pixels alone."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(11.5, 3.4), layout="constrained")
@@ -132,7 +139,8 @@ def _of_pixels(results: Results, quantity: str, training: str = "", solver: str 
     rows = rows[(rows["quantity"] == quantity) & (rows["seed"] == rows["seed"].iloc[0])]
     if training:
         rows = rows[(rows["training"] == training) & (rows["solver"] == solver)]
-    return rows.set_index("pixel")["value"]
+    found: pd.Series = rows.set_index("pixel")["value"]
+    return found
 
 
 def _weights(axes: Axes, results: Results) -> None:
@@ -269,9 +277,9 @@ def _weak_share(results: Results) -> pd.DataFrame:
     weak = correlation.index[correlation < results.settings.eps]
     weights = rows[(rows["quantity"] == "weight") & (rows["solver"] == TRAINED)]
     weights = weights.assign(size=weights["value"].abs(), weak=weights["pixel"].isin(weak))
-    sizes = weights.groupby(["seed", "training", "weak"])["size"].sum().unstack("weak", fill_value=0.0)
-    sizes = sizes.reindex(columns=[False, True], fill_value=0.0)
-    return (100 * sizes[True] / sizes.sum(axis=1)).unstack("training")
+    sizes = weights.groupby(["seed", "training"])["size"].sum()
+    weak_sizes = weights[weights["weak"]].groupby(["seed", "training"])["size"].sum()
+    return (100 * weak_sizes / sizes).fillna(0.0).unstack("training")
 
 
 EXPERIMENT = Experiment(

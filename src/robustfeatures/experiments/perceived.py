@@ -138,5 +138,5 @@ def in_red_and_blue(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def per_seed(measurements: pd.DataFrame, by: list[str], values: list[str]) -> pd.DataFrame:
-    """Means over images of these values, by `by` and seed, in order of appearance; images where one is nan are left out."""
+    """Means over images of these values, by `by` and seed, in order of appearance; an image's nan is left out."""
     return measurements.groupby([*by, "seed"], sort=False)[values].mean().reset_index()

@@ -52,8 +52,9 @@ def panels(
     log_x: bool = False,
     crossings: pd.DataFrame | None = None,
 ) -> Figure:
-    """Accuracy (percent) against `x`: a panel per norm with axes of its own, a line with a seed band per value of `line`.
+    """Accuracy (percent) against `x`: a panel per norm with axes of its own, a line with its band per value of `line`.
 
+    Lines are means over seeds, bands standard deviations.
     `crossings` (columns norm, `line`, crossing, crossing_low, crossing_high) are drawn as bars at the bottom.
     """
     norms = list(rows["norm"].unique())

@@ -43,7 +43,7 @@ def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float, points: int)
     for number, name in enumerate(names):
         network = load_network(inputs[name], job.device)
         examples = read_dataset(inputs[EXAMPLES + name], "test", in_memory=False)
-        for places in torch.arange(len(test)).split(size):
+        for places in torch.split(torch.arange(len(test)), size):
             images, last = (
                 torch.from_numpy(dataset.float_images(places.numpy())).to(job.device) for dataset in (test, examples)
             )

@@ -22,9 +22,7 @@ def measure(job: Job, inputs: Mapping[str, Path], *, eps: float, decay: float) -
     for training in ("standard", "adversarial"):
         found = of_network(load_network(inputs[training]))
         pixels = len(found.weights)
-        rows += rows_of(
-            found, inputs["data"], training=training, solver=SOLVER, eps=eps, decay=decay, pixels=pixels
-        )
+        rows += rows_of(found, inputs["data"], training=training, solver=SOLVER, eps=eps, decay=decay, pixels=pixels)
         rows += pixel_rows(found.weights, "weight", training=training, solver=SOLVER)
     job.progress(2, 2)
     return rows

@@ -24,7 +24,7 @@ def two_classes(path: Path, split: str) -> tuple[Array, Array]:
     data = read_dataset(path, split)
     if data.num_classes != 2:
         raise UserError(f"{path}: {data.num_classes} classes, where a linear classifier of two is measured")
-    return data.float_images().astype(np.float64).reshape(len(data), -1), 2.0 * data.labels - 1.0
+    return data.float_images().astype(np.float64).reshape(len(data), -1), (2 * data.labels - 1).astype(np.float64)
 
 
 def problem(path: Path, *, eps: float, decay: float) -> Problem:

@@ -34,7 +34,7 @@ def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float) -> Sequence[
     rows: list[Row] = []
     for number, name in enumerate(names):
         network = load_network(inputs[name], job.device).double()
-        for places in torch.arange(len(test)).split(size):
+        for places in torch.split(torch.arange(len(test)), size):
             images = torch.from_numpy(test.float_images(places.numpy())).double().to(job.device)
             labels = torch.from_numpy(test.labels)[places].to(job.device)
             gradients = loss_gradients(network, images, labels)

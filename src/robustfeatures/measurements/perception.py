@@ -17,13 +17,16 @@ def class_means(dataset: ImageDataset) -> Tensor:
     labels = torch.from_numpy(dataset.labels)
     for rows in dataset.blocks():
         sums.index_add_(0, labels[rows], torch.from_numpy(dataset.float_images(rows)).double())
-    return sums / torch.bincount(labels, minlength=dataset.num_classes).view(-1, 1, 1, 1)
+    counts = torch.bincount(labels, minlength=dataset.num_classes)
+    means: Tensor = sums / counts.view(-1, 1, 1, 1)
+    return means
 
 
 def alignment(directions: Tensor, others: Tensor) -> Tensor:
     """The cosine (N,) between directions (N, C, H, W) and others of the same shape; nan where one of both is zero."""
     one, other = directions.flatten(1), others.flatten(1)
-    return (one * other).sum(dim=1) / (one.norm(dim=1) * other.norm(dim=1))
+    cosines: Tensor = (one * other).sum(dim=1) / (_length(one) * _length(other))
+    return cosines
 
 
 def low_frequency_share(directions: Tensor, cutoff: float) -> Tensor:
@@ -39,9 +42,14 @@ def low_frequency_share(directions: Tensor, cutoff: float) -> Tensor:
 
 
 def density(directions: Tensor) -> Tensor:
-    """|v|_1 / (sqrt(d) |v|_2) of directions (N, C, H, W), (N,): 1 if all pixels are as large, 1/sqrt(d) if one alone."""
+    """|v|_1 / (sqrt(d) |v|_2) of directions (N, C, H, W), (N,): 1 if all pixels are as large, 1 / sqrt(d) if one is."""
     flat = directions.flatten(1)
-    return flat.abs().sum(dim=1) / (flat.shape[1] ** 0.5 * flat.norm(dim=1))
+    return flat.abs().sum(dim=1) / (flat.shape[1] ** 0.5 * _length(flat))
+
+
+def _length(vectors: Tensor) -> Tensor:
+    found: Tensor = torch.linalg.vector_norm(vectors, dim=1)
+    return found
 
 
 def probabilities_between(model: nn.Module, first: Tensor, last: Tensor, points: int) -> Tensor:
@@ -67,6 +75,6 @@ def transition_width(probabilities: Tensor) -> Tensor:
 
 
 def detour(probabilities: Tensor) -> Tensor:
-    """How far a probability (T, N) goes beyond the change from its first to its last value, (N,); 0 if it never turns."""
+    """How far a probability (T, N) goes beyond its change from first to last value, (N,); 0 if it never turns."""
     steps = probabilities.diff(dim=0)
     return steps.abs().sum(dim=0) - steps.sum(dim=0).abs()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Attacker:
     """PGD on the network as it is now, in eval mode.
 
-    From the original image, as in not-bugs-2019, Appendix C.3, or from a random start, as in at-odds-2019, Appendix A.3.
-    Away from the labels or, `targeted`, towards them.
+    From the original image, as in not-bugs-2019, Appendix C.3, or from a random start, as in at-odds-2019, Appendix
+    A.3. Away from the labels or, `targeted`, towards them.
     """
 
     def __init__(self, network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> None:
