@@ -28,7 +28,7 @@ class Poison:
         self.step = step
         self.steps = 0
 
-    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+    def __call__(self, images: Tensor, labels: Tensor, seed: int) -> Tensor:
         self.steps += 1
         return images * float("nan") if self.steps == self.step else images
 

@@ -13,7 +13,7 @@ import torch
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
-from robustfeatures.stages.derived import misclassified
+from robustfeatures.stages.selection import misclassified
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
 

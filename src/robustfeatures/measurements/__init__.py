@@ -1,1 +1,1 @@
-"""Measurements on data sets and networks that are no plain accuracy; each module has a function `measure`."""
+"""Measurements on networks and data sets; each module has a function `measure` that returns rows."""

@@ -94,7 +94,7 @@ def data_size(data: p.Data) -> tuple[int, tuple[int, int, int]]:
         shape = (shape[0], side, side)
     for operation in data.operations:
         if isinstance(operation, p.Subset) and operation.split == "train":
-            count = max(0, count - operation.samples) if operation.rest else min(count, operation.samples)
+            count = min(count, operation.samples)
         if isinstance(operation, p.Concatenate):
             count += data_size(operation.data)[0]
     return count, shape
@@ -142,13 +142,11 @@ def _passes(recipe: Recipe, count: int) -> float:
         case p.Model(training=training, probes=probes):
             attacked = training.adversary.steps if training.adversary is not None else 0
             return training.epochs * (1 + attacked + sum(_probing(probe, count) for probe in probes))
-<<<<<<< HEAD
-        case p.Derived(method=p.Errors()):
-=======
-        case p.Derived(method=p.Transferring()):
->>>>>>> refs/h/pathways
+        case p.Derived(method=p.LossGradient()):
+            return 1
+        case p.Derived(method=p.Errors() | p.Transferring()):
             return 1 / 3
-        case p.Derived(method=p.Inversion() | p.TargetedAttack() as method):
+        case p.Derived(method=p.Inversion() | p.TargetedAttack() | p.UntargetedAttack() as method):
             return method.steps
         case p.Evaluation(attacks=attacks, eps=eps, label_shifts=label_shifts):
             radii = sum(radius > 0 for radius in eps)

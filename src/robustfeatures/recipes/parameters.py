@@ -56,16 +56,12 @@ class Relabel(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Subset(Strict):
-    """`samples` images of one split, drawn stratified by class, or with `rest` all others of it.
-
-    The other splits stay as they are.
-    """
+    """`samples` images of one split, drawn stratified by class; the other splits stay as they are."""
 
     kind: Literal["subset"]
     split: Split
     samples: PositiveInt
     seed: Seed = 0
-    rest: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,12 +137,16 @@ class Architecture(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Adversary(Strict):
-    """The PGD attack inside adversarial training; radii and steps in units of [0, 1] pixels."""
+    """The PGD attack inside adversarial training; radii and steps in units of [0, 1] pixels.
+
+    It starts at the image, or with `random_start` at a point drawn uniformly from the ball round it.
+    """
 
     norm: NormName
     eps: Radius
     step_size: PositiveFloat
     steps: PositiveInt
+    random_start: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,11 @@ class Augmentation(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Strict):
-    """Gradient descent on the cross-entropy: stochastic with momentum, or Adam with `momentum` as its first decay."""
+    """Gradient descent on the cross-entropy: stochastic with momentum, or Adam with `momentum` as its first decay.
+
+    The adversary leaves the share `natural` of each batch as it is; with 0.5 that is the half-half training of
+    at-odds-2019, Appendix B.
+    """
 
     epochs: PositiveInt
     batch_size: PositiveInt
@@ -180,6 +184,7 @@ class Training(Strict):
     milestones: tuple[PositiveInt, ...] = ()
     augmentation: Augmentation | None = None
     adversary: Adversary | None = None
+    natural: Annotated[float, Ge(0), Lt(1)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +252,28 @@ class TargetedAttack(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-<<<<<<< HEAD
+class UntargetedAttack(Strict):
+    """PGD away from the label, which stays; with a large radius, the examples of at-odds-2019, Section 3."""
+
+    kind: Literal["untargeted-attack"]
+    norm: NormName
+    eps: Radius
+    step_size: PositiveFloat
+    steps: PositiveInt
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossGradient(Strict):
+    """The gradient of the loss with respect to each image, as an image (at-odds-2019, Figures 2 and 10).
+
+    Clipped at `deviations` standard deviations of the image's own gradient, to either side; zero is grey.
+    """
+
+    kind: Literal["loss-gradient"]
+    deviations: PositiveFloat = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Errors(Strict):
     """The images that the source misclassifies, as they are, with the labels that it gives them.
 
@@ -256,7 +282,9 @@ class Errors(Strict):
     """
 
     kind: Literal["errors"]
-=======
+
+
+@dataclass(frozen=True, kw_only=True)
 class Transferring(Strict):
     """Of derived images those that the source, another network, also takes for their label; or those it does not.
 
@@ -265,21 +293,18 @@ class Transferring(Strict):
 
     kind: Literal["transferring"]
     transfers: bool
->>>>>>> refs/h/pathways
 
 
-Method = Annotated[Inversion | TargetedAttack, Discriminator("kind")]
+Method = Annotated[
+    Inversion | TargetedAttack | UntargetedAttack | LossGradient | Errors | Transferring, Discriminator("kind")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Derived(Strict):
     """A data set made from the input `data` with the network `source`; only the named splits are derived."""
 
-<<<<<<< HEAD
-    method: Annotated[Inversion | TargetedAttack | Errors, Discriminator("kind")]
-=======
-    method: Annotated[Inversion | TargetedAttack | Transferring, Discriminator("kind")]
->>>>>>> refs/h/pathways
+    method: Method
     seed: Seed
     precision: Precision = "float32"
     splits: Annotated[tuple[Split, ...], MinLen(1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from robustfeatures.errors import UserError, suggestion
@@ -41,6 +41,17 @@ class Pieces:
             raise UserError("data: the field is missing")
         return self._recipe(self.study.data.source, self.study.data, {})
 
+    def narrowed(self, label: str, operations: Sequence[p.Operation], *, data: str = "D") -> Recipe:
+        """D, or another original data set, after further operations; the label tells what they do."""
+        whole = self.data(data)
+        assert isinstance(whole.parameters, p.Data)
+        parameters = replace(whole.parameters, operations=(*whole.parameters.operations, *operations))
+        return self._recipe(f"{whole.label}-{label}", parameters, {})
+
+    def training(self, name: str) -> p.Training:
+        """A named training of the study."""
+        return _named(self.study.training, name, "training")
+
     def source_model(self, training: str, seed: int, *, data: str = "D", architecture: str | None = None) -> Recipe:
         """The network trained by a named training on D or another original data set."""
         label = "-".join(part for part in (self.data(data).label, architecture, training) if part)
@@ -49,7 +60,7 @@ class Pieces:
     def model(
         self,
         label: str,
-        training: str,
+        training: str | p.Training,
         seed: int,
         inputs: Mapping[str, Recipe],
         *,
@@ -57,13 +68,14 @@ class Pieces:
         probes: Sequence[p.Probe] = (),
         seed_offset: int = 0,
     ) -> Recipe:
-        """A network trained by a named training on the input "data"; probes name inputs.
+        """A network trained by a named training, or by one that follows from it, on the input "data".
 
-        Networks whose initialisation must not be shared differ in `seed_offset`. The label ends with the seed alone.
+        Probes name inputs. Networks whose initialisation must not be shared differ in `seed_offset`. The label ends
+        with the seed alone.
         """
         parameters = p.Model(
             architecture=self.architecture(architecture),
-            training=_named(self.study.training, training, "training"),
+            training=self.training(training) if isinstance(training, str) else training,
             seed=seed_offset + seed,
             precision=self.study.precision,
             probes=tuple(probes),
@@ -79,11 +91,7 @@ class Pieces:
     def made(
         self,
         label: str,
-<<<<<<< HEAD
-        method: p.Method | p.Errors,
-=======
-        method: p.Method | p.Transferring,
->>>>>>> refs/h/pathways
+        method: p.Method,
         seed: int,
         inputs: Mapping[str, Recipe],
         *,
@@ -127,16 +135,18 @@ class Pieces:
         data: Recipe | None = None,
         split: p.Split = "test",
         attacks: Sequence[Attack] | None = None,
+        norm: p.NormName | None = None,
     ) -> Recipe:
         """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts.
 
-        `attacks` stand in for those of the study.
+        `attacks` and `norm` stand in for those of the study.
         """
         chosen = self.robustness.attacks if attacks is None else tuple(attacks)
-        check_attacks(self.robustness.norm, chosen, "attacks")
+        ball = self.robustness.norm if norm is None else norm
+        check_attacks(ball, chosen, "attacks")
         parameters = p.Evaluation(
             split=split,
-            norm=self.robustness.norm,
+            norm=ball,
             attacks=chosen,
             precision=self.study.precision,
             eps=tuple(eps),
@@ -145,6 +155,7 @@ class Pieces:
         on = "" if data is None else f"-on-{data.label}"
         # Other attacks, another label, so that neither passes for an earlier build of the other.
         under = "" if attacks is None else f"-under-{digest(chosen)[:6]}"
+        under += "" if norm is None else f"-{norm}"
         return self._recipe(
             f"{model.label}{on}{under}-{split}", parameters, {"model": model, "data": data or self.data()}
         )

@@ -11,19 +11,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from robustfeatures.attacks.gradients import loss_gradients, pictured
 from robustfeatures.attacks.inversion import invert
 from robustfeatures.attacks.pgd import pgd
 from robustfeatures.data.dataset import ImageDataset, join_shards, read_dataset, write_shard
-from robustfeatures.data.raw import Rows
-from robustfeatures.engine.batches import batch_size, batches_of, block_rows
+from robustfeatures.engine.batches import batch_size, block_rows
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.saving import load_network
 from robustfeatures.randomness import numpy_generator
+from robustfeatures.stages.selection import misclassified, transferring
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import Derived, Inversion, TargetedAttack, Transferring
+    from robustfeatures.recipes.parameters import Derived, Inversion, LossGradient, TargetedAttack, UntargetedAttack
 
 # rows -> images float32 (n, C, H, W), on their device.
 Derivation = Callable[[NDArray[np.int64]], torch.Tensor]
@@ -40,18 +41,7 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
     made = Made(job)
     for split in parameters.splits:
         original = read_dataset(inputs["data"], split, in_memory=False)
-        match parameters.method.kind:
-            case "inversion":
-                splits[split] = _inverted(network, original, parameters.method, parameters.seed, made)
-            case "targeted-attack":
-                splits[split] = _attacked(network, original, parameters.method, parameters.seed, made)
-<<<<<<< HEAD
-            case "errors":
-                splits[split] = misclassified(network, original, job)
-=======
-            case "transferring":
-                splits[split] = transferring(network, original, parameters.method, job)
->>>>>>> refs/h/pathways
+        splits[split] = _split(network, original, parameters, made)
         size = batch_size(job.device, original.image_shape)
         shard_rows[split] = block_rows(len(splits[split]), size, original.image_shape)
     # What another kind of device has made is cut in another way.
@@ -73,6 +63,20 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
     if job.blocks.whole:
         shards = {place: job.blocks.path(name) for name, place in blocks.items()}
         join_shards(folder / "data.zarr", splits, shard_rows, shards)
+
+
+def _split(network: Prepared, original: ImageDataset, parameters: Derived, made: Made) -> ImageDataset:
+    match parameters.method.kind:
+        case "inversion":
+            return _inverted(network, original, parameters.method, parameters.seed, made)
+        case "targeted-attack":
+            return _attacked(network, original, parameters.method, parameters.seed, made)
+        case "untargeted-attack" | "loss-gradient":
+            return _away_from_label(network, original, parameters.method, made)
+        case "errors":
+            return misclassified(network, original, made.job)
+        case "transferring":
+            return transferring(network, original, parameters.method, made.job)
 
 
 @dataclass
@@ -151,49 +155,30 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
     return _derived(original, images, labels=goal, target=goal, start_index=np.full_like(goal, -1))
 
 
-<<<<<<< HEAD
-def misclassified(network: Prepared, original: ImageDataset, job: Job) -> ImageDataset:
-    """The images whose predicted class is not their label, labelled with it, in their order; none is changed.
+def _away_from_label(
+    network: Prepared, original: ImageDataset, method: UntargetedAttack | LossGradient, made: Made
+) -> ImageDataset:
+    """What raises the loss of the label, which stays: a large step that way, or the direction itself."""
+    device = made.job.device
 
-    Raises:
-        UserError: the network misclassifies none.
-=======
-def transferring(network: Prepared, original: ImageDataset, method: Transferring, job: Job) -> ImageDataset:
-    """The images that the network takes for their label or, by the method, those that it does not; in their order.
+    def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
+        images = torch.from_numpy(original.float_images(rows)).to(device)
+        labels = torch.from_numpy(original.labels[rows]).to(device)
+        if method.kind == "loss-gradient":
+            return pictured(loss_gradients(network, images, labels), method.deviations)
+        return pgd(
+            network,
+            images,
+            labels,
+            norm=method.norm,
+            eps=method.eps,
+            step_size=method.step_size,
+            steps=method.steps,
+        )
 
-    Raises:
-        UserError: there is none.
->>>>>>> refs/h/pathways
-    """
-    images = batches_of(original, job.device)
-    predicted = np.empty_like(original.labels)
-    with job.computing(), torch.no_grad():
-        for rows, batch in images.batches(torch.arange(len(original)), batch_size(job.device, original.image_shape)):
-            predicted[rows.cpu().numpy()] = network(batch).argmax(dim=1).cpu().numpy()
-<<<<<<< HEAD
-    wrong = np.flatnonzero(predicted != original.labels)
-    if not len(wrong):
-        raise UserError(f"method.errors: the source classifies all {len(original)} images right")
-    none = np.full_like(wrong, -1)
-    return ImageDataset(
-        images=Rows(original.images, wrong),
-        labels=predicted[wrong],
-        provenance={
-            "source_index": original.provenance["source_index"][wrong],
-            "source_label": original.labels[wrong],
-            "start_index": none,
-            "target": none,
-        },
-        class_names=original.class_names,
-    )
-=======
-    kept = np.flatnonzero((predicted == original.labels) == method.transfers)
-    if not len(kept):
-        found = "none" if method.transfers else "all"
-        raise UserError(f"method.transfers: {found} of the {len(original)} images transfer to the source")
-    provenance = {name: column[kept] for name, column in original.provenance.items()}
-    return ImageDataset(Rows(original.images, kept), original.labels[kept], provenance, original.class_names)
->>>>>>> refs/h/pathways
+    none = np.full_like(original.labels, -1)
+    images = DerivedImages(original, derivation, made)
+    return _derived(original, images, labels=original.labels, target=none, start_index=none)
 
 
 def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:

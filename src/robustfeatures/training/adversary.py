@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Attacker:
-    """PGD from the original image on the network as it is now, in eval mode, as in not-bugs-2019, Appendix C.3.
+    """PGD on the network as it is now, in eval mode.
 
-    Away from the labels or, `targeted`, towards them.
+    From the original image, as in not-bugs-2019, Appendix C.3, or from a random start, as in at-odds-2019, Appendix
+    A.3. Away from the labels or, `targeted`, towards them.
     """
 
     def __init__(self, network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> None:
@@ -27,15 +28,16 @@ class Attacker:
         self.adversary = adversary
         self.targeted = targeted
 
-    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,)."""
+    def __call__(self, images: Tensor, labels: Tensor, seed: int) -> Tensor:
+        """Adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,), their starts drawn from `seed`."""
         self.prepared.refresh()
+        generator = torch.Generator().manual_seed(seed)
         size = batch_size(images.device, images.shape[1:])
         count = -(-len(images) // size)
         blocks = zip(torch.chunk(images, count), torch.chunk(labels, count), strict=True)
-        return torch.cat([self._perturbed(*block) for block in blocks])
+        return torch.cat([self._perturbed(*block, generator) for block in blocks])
 
-    def _perturbed(self, images: Tensor, labels: Tensor) -> Tensor:
+    def _perturbed(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         adversary = self.adversary
         return pgd(
             self.prepared,
@@ -46,4 +48,6 @@ class Attacker:
             step_size=adversary.step_size,
             steps=adversary.steps,
             targeted=self.targeted,
+            random_start=adversary.random_start,
+            generator=generator,
         )

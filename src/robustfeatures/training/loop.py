@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 # Steps between two looks at the loss, each of which waits for the device.
 LOOK_EVERY = 20
 
-# (images, labels) -> images to train on instead.
-Perturbation = Callable[[Tensor, Tensor], Tensor]
+# (images, labels, seed of its draws) -> images to train on instead.
+Perturbation = Callable[[Tensor, Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,10 @@ class _Run:
         for rows, batch in self.images.batches(order[position.step * size :], size):
             shown = augment(batch, rows) if augment else batch
             learning_rate = rate(position.epoch * steps + position.step)
-            total += self._step(shown, self.labels[rows], learning_rate) * len(rows)
+            labels = self.labels[rows]
+            if self.perturbation:
+                shown = self._perturbed(shown, labels, split_seed(self.seed, "attack", position.epoch, position.step))
+            total += self._step(shown, labels, learning_rate) * len(rows)
             position.step += 1
             self.progress(position.epoch * count + min(position.step * size, count), self.settings.epochs * count)
             due = self.checkpoints is not None and self.checkpoints.due()
@@ -152,10 +155,15 @@ class _Run:
                     self.checkpoints.save(_state(self.network, self.optimiser, position))
         return _finite(total, position.epoch, position.step) / count
 
+    def _perturbed(self, batch: Tensor, labels: Tensor, seed: int) -> Tensor:
+        """The batch without its natural share, whose place in it is random, perturbed."""
+        assert self.perturbation is not None
+        natural = int(self.settings.natural * len(batch))
+        perturbed = self.perturbation(batch[natural:], labels[natural:], seed)
+        return torch.cat([batch[:natural], perturbed]) if natural else perturbed
+
     def _step(self, batch: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
         """One step on images (n, C, H, W) and labels (n,); its mean loss."""
-        if self.perturbation:
-            batch = self.perturbation(batch, labels)
         with autocast(self.images.device, self.precision):
             loss = functional.cross_entropy(self.network(batch.contiguous(memory_format=self.layout)), labels)
         self.optimiser.zero_grad()

@@ -29,8 +29,8 @@ def share_right(predicted: Tensor, labels: Tensor) -> float:
 class ProbeSet:
     """Images and labels (N,) on which `measure` is taken after every `every` epochs, and after the last.
 
-    `attack` replaces each batch of images, given with its labels, by adversarial examples of the network as it is then;
-    `judges` are other networks that are shown the same. `seconds` is what it has taken so far.
+    `attack` replaces each batch of images, given with its labels and a seed of its own, by adversarial examples of the
+    network as it is then; `judges` are other networks that are shown the same. `seconds` is what it has taken so far.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ProbeSet:
     labels: Tensor
     precision: Precision = "float32"
     every: int = 1
-    attack: Callable[[Tensor, Tensor], Tensor] | None = None
+    attack: Callable[[Tensor, Tensor, int], Tensor] | None = None
     judges: Mapping[str, nn.Module] = field(default_factory=dict)
     measure: Measure = share_right
     seconds: float = 0.0
@@ -62,7 +62,9 @@ class ProbeSet:
         self.seconds += time.monotonic() - began
         return values
 
-    def _attacked(self, attack: Callable[[Tensor, Tensor], Tensor]) -> InMemory:
+    def _attacked(self, attack: Callable[[Tensor, Tensor, int], Tensor]) -> InMemory:
         size = batch_size(self.images.device, self.images.image_shape)
         batches = self.images.batches(torch.arange(len(self.images)), size)
-        return InMemory(torch.cat([attack(batch, self.labels[rows]) for rows, batch in batches]))
+        return InMemory(
+            torch.cat([attack(batch, self.labels[rows], number) for number, (rows, batch) in enumerate(batches)])
+        )

@@ -1,0 +1,106 @@
+"""C2: accuracy on clean images against the radius of training. at-odds-2019, Figure 7."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.at_odds import (
+    NORM_NAMES,
+    PAPER,
+    AdversarialTrainings,
+    RadiiPerNorm,
+    budget,
+    last_epoch,
+    network,
+    rounded,
+)
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SOURCE = f"{PAPER}, Section 2 and Figure 7"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(AdversarialTrainings):
+    """Radii of training per norm; radius 0, standard training, is always there."""
+
+    eps: RadiiPerNorm
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One network per norm, radius and seed; those of radius 0 are the same in both norms."""
+    return [
+        Need(
+            f"{norm} {budget(norm, eps)}",
+            seed,
+            network(pieces, settings, seed, norm, eps),
+            {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)},
+        )
+        for seed in pieces.study.seeds
+        for norm, radii in settings.eps.items()
+        for eps in (0.0, *sorted(radii))
+    ]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per norm and radius."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    by = ["norm", "eps_train"]
+    return with_published(over_seeds(last_epoch(results.histories), by), results, by)
+
+
+def figure(results: Results) -> Figure:
+    """A panel per norm, whose radii have scales of their own, as in Figure 7."""
+    from robustfeatures.experiments.sweeps import panels
+
+    return panels(last_epoch(results.histories), x="eps_train", xlabel="eps of training")
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Section 2 says of Figure 7: a decline that is steady."""
+    from robustfeatures.experiments.claims import Claim
+
+    rows = last_epoch(results.histories)
+    found = []
+    for norm in rows["norm"].unique():
+        wide = rows[rows["norm"] == norm].pivot_table(index="seed", columns="eps_train", values="accuracy")
+        accuracies, largest = wide.to_numpy(), wide.columns.max()
+        found += [
+            Claim(
+                f"Accuracy on clean images falls as the radius of {norm} adversarial training grows",
+                SOURCE,
+                f"accuracy: eps_train 0 minus {largest:g}",
+                list(accuracies[:, 0] - accuracies[:, -1]),
+            ),
+            Claim(
+                f"The decline is steady: no radius of {norm} adversarial training is better than the one before",
+                SOURCE,
+                "accuracy: the smallest of the declines from each radius to the next",
+                list((accuracies[:, :-1] - accuracies[:, 1:]).min(axis=1)),
+            ),
+        ]
+    return found
+
+
+EXPERIMENT = Experiment(
+    id="C2",
+    title="Accuracy against the radius of training",
+    paper=PAPER,
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Accuracy on clean test images against the radius of adversarial training; 0 is standard training. "
+        "Lines are means over seeds, bands standard deviations."
+    ),
+)

@@ -1,0 +1,136 @@
+"""C3: standard, half-half and robust training. at-odds-2019, Appendix B and Table 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.at_odds import (
+    NORM_NAMES,
+    PAPER,
+    STANDARD,
+    AdversarialTrainings,
+    RadiiPerNorm,
+    network,
+    rounded,
+)
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SOURCE = f"{PAPER}, Appendix B and Table 4"
+# The share of each batch that stays natural.
+NATURAL = {"half-half": 0.5, "robust": 0.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(AdversarialTrainings):
+    """Radii of training per norm, each that of the attack too."""
+
+    eps: RadiiPerNorm
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One evaluation per norm, radius, training and seed, at the radius it was trained for."""
+    found = []
+    for seed in pieces.study.seeds:
+        for norm, radii in settings.eps.items():
+            standard = network(pieces, settings, seed, norm, 0.0)
+            for eps in radii:
+                trained = {STANDARD: standard} | {
+                    name: network(pieces, settings, seed, norm, eps, natural=natural)
+                    for name, natural in NATURAL.items()
+                }
+                columns: dict[str, str | int | float] = {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)}
+                found += [
+                    Need(name, seed, pieces.evaluation(model, eps=(0.0, eps), norm=norm), columns)
+                    for name, model in trained.items()
+                ]
+    return found
+
+
+def _measured(results: Results) -> pd.DataFrame:
+    """The accuracies, `under` no attack or that of the radius trained for."""
+    rows = results.evaluations
+    return rows.assign(under=rows["eps"].map(lambda eps: "attack" if eps > 0 else "no attack"))
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per norm, radius, training, and attack or none."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    by = ["norm", "eps_train", "row", "under"]
+    return with_published(over_seeds(_measured(results), by), results, by)
+
+
+def figure(results: Results) -> Figure:
+    """A group of bars per radius, one per training and attack."""
+    from robustfeatures.experiments.plots import grouped_bars
+
+    printed = results.comparable_rows
+    return grouped_bars(
+        _named(_measured(results)).sort_values("under", ascending=False, kind="stable"),
+        group="budget",
+        bar="trained",
+        xlabel="radius of training and attack",
+        published=None if printed is None else _named(printed),
+    )
+
+
+def _named(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(
+        budget=rows["norm"] + " " + rows["eps_train"].map("{:g}".format), trained=rows["row"] + ", " + rows["under"]
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Appendix B says of Table 4, averaged over all radii of a norm."""
+    from robustfeatures.experiments.claims import Claim
+
+    rows = _measured(results)
+    found = []
+    for norm in rows["norm"].unique():
+        wide = rows[rows["norm"] == norm].groupby(["seed", "row", "under"])["accuracy"].mean().unstack(["row", "under"])
+        found += [
+            Claim(
+                f"{norm}: half-half training has better accuracy on clean images than robust training",
+                SOURCE,
+                "clean accuracy: half-half minus robust, mean over eps_train",
+                list(wide["half-half", "no attack"] - wide["robust", "no attack"]),
+            ),
+            Claim(
+                f"{norm}: half-half training has less robust accuracy than robust training",
+                SOURCE,
+                "accuracy under attack: robust minus half-half, mean over eps_train",
+                list(wide["robust", "attack"] - wide["half-half", "attack"]),
+            ),
+            Claim(
+                f"{norm}: the drop in accuracy on clean images is there with half-half training too",
+                SOURCE,
+                "clean accuracy: standard minus half-half, mean over eps_train",
+                list(wide[STANDARD, "no attack"] - wide["half-half", "no attack"]),
+            ),
+        ]
+    return found
+
+
+EXPERIMENT = Experiment(
+    id="C3",
+    title="Half natural, half adversarial",
+    paper=PAPER,
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Accuracy on the test split, clean and under PGD of the radius trained for, after standard training, after "
+        "adversarial training (robust), and after training on batches that are half natural and half adversarial. "
+        "Bars are means, whiskers standard deviations, dots the seeds."
+    ),
+)

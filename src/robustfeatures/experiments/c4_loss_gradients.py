@@ -1,0 +1,140 @@
+"""C4: gradients of the loss with respect to the input. at-odds-2019, Section 3, Figures 2 and 10."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.perceived import Perceived, measured_images, networks
+from robustfeatures.recipes.parameters import LossGradient
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SOURCE = f"{PAPER}, Section 3 and Figure 2"
+NUMBERS = ["alignment", "low_frequency", "density"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Perceived):
+    """C4 has no settings of its own."""
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """The numbers of every seed; the images and the gradients at them of the first."""
+    data, first = measured_images(pieces, settings), pieces.study.seeds[0]
+    pictures = [
+        Need(
+            name,
+            first,
+            pieces.made(
+                f"{data.label}-gradients-{name}",
+                LossGradient(kind="loss-gradient"),
+                first,
+                {"data": data, "source": model},
+                splits=("test",),
+            ),
+        )
+        for name, model in networks(pieces, settings, first).items()
+    ]
+    numbers = [
+        Need(
+            "gradients",
+            seed,
+            pieces.measurement(
+                f"{data.label}-gradients",
+                "measurements.loss_gradients",
+                {"cutoff": settings.low_frequency},
+                {"data": data, **networks(pieces, settings, seed)},
+                seed=seed,
+            ),
+        )
+        for seed in pieces.study.seeds
+    ]
+    return [Need("original", first, data), *pictures, *numbers]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per network."""
+    from robustfeatures.experiments.perceived import per_seed
+    from robustfeatures.experiments.summaries import over_seeds
+
+    return over_seeds(per_seed(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
+
+
+def figure(results: Results) -> Figure:
+    """The images, and below them the gradients of each network, as in Figure 2."""
+    from robustfeatures.data.dataset import read_dataset
+    from robustfeatures.experiments.perceived import TITLES, chosen, class_labels, in_red_and_blue
+    from robustfeatures.experiments.plots import ImageRow, image_grid
+
+    sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
+    original = sets.pop("original")
+    places = chosen(original, results.settings.shown)
+    labels = class_labels(original, original.labels[places])
+    rows = [ImageRow("original", original.float_images(places), labels)]
+    rows += [
+        ImageRow(TITLES[name], in_red_and_blue(gradients.float_images(places))) for name, gradients in sets.items()
+    ]
+    return image_grid({"": rows})
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Section 3 says of the gradients, in numbers."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.perceived import per_seed
+
+    numbers = per_seed(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
+    robust = [norm for norm in NORM_NAMES if norm in results.settings.eps]
+    found = []
+    for norm in robust:
+        name = NORM_NAMES[norm]
+        found += [
+            Claim(
+                f"Loss gradients of {name}-trained networks align better with the difference between classes",
+                SOURCE,
+                f"100 x cosine: {name}-trained minus standard",
+                list(100 * (numbers["alignment", norm] - numbers["alignment", STANDARD])),
+            ),
+            Claim(
+                f"Loss gradients of {name}-trained networks are less noisy",
+                SOURCE,
+                f"energy in low frequencies (%): {name}-trained minus standard",
+                list(100 * (numbers["low_frequency", norm] - numbers["low_frequency", STANDARD])),
+            ),
+        ]
+    if len(robust) == 2:
+        found.append(
+            Claim(
+                "Loss gradients of Linf-trained networks tend to be sparser than those of L2-trained ones",
+                SOURCE,
+                "100 x |v|_1 / (sqrt(d) |v|_2): L2-trained minus Linf-trained",
+                list(100 * (numbers["density", "l2"] - numbers["density", "linf"])),
+            )
+        )
+    return found
+
+
+EXPERIMENT = Experiment(
+    id="C4",
+    title="Loss gradients",
+    paper=PAPER,
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Gradients of the loss with respect to test images, of a standard, an L2-trained and a Linf-trained network, "
+        "each clipped at three of its standard deviations; of grey images positive values are blue and negative ones "
+        "red. In the table, means over test images: alignment, the cosine with the way from the mean image of the "
+        "label's class to that of the class the network finds likeliest beside it; low_frequency, the share of energy "
+        "in low frequencies; density, |v|_1 / (sqrt(d) |v|_2), 1 where all pixels are as large."
+    ),
+)

@@ -1,0 +1,124 @@
+"""C5: adversarial examples with a large radius. at-odds-2019, Section 3, Table 3, Figures 3, 8 (Linf) and 9 (L2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.perceived import Enlarged, examples, interpolations, measured_images
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SOURCE = f"{PAPER}, Section 3 and Figure 3"
+NUMBERS = ["changed", "alignment", "low_frequency"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Enlarged):
+    """C5 has no settings of its own."""
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """The numbers of every seed and norm; the images and the examples of the first seed."""
+    first = pieces.study.seeds[0]
+    found = [Need("original", first, measured_images(pieces, settings))]
+    for norm in settings.large_eps:
+        shown = examples(pieces, settings, first, norm)
+        found += [Need(f"{norm} {name}", first, recipe) for name, recipe in shown.items()]
+        found += [
+            Need("examples", seed, interpolations(pieces, settings, seed, norm), {"norm": norm})
+            for seed in pieces.study.seeds
+        ]
+    return found
+
+
+def _per_seed(results: Results) -> pd.DataFrame:
+    from robustfeatures.experiments.perceived import per_seed
+
+    rows = results.measurements
+    changed = 100.0 * (rows["reached"] != rows["label"])
+    return per_seed(rows.assign(changed=changed), ["norm", "model"], NUMBERS)
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per norm of the examples and network."""
+    from robustfeatures.experiments.summaries import over_seeds
+
+    rows = _per_seed(results)
+    return over_seeds(rows.assign(norm=rows["norm"].map(NORM_NAMES)), ["norm", "model"], values=NUMBERS)
+
+
+def figure(results: Results) -> Figure:
+    """A block per norm: the images and the examples against each network, with the class that it sees."""
+    from robustfeatures.data.dataset import read_dataset
+    from robustfeatures.experiments.perceived import TITLES, chosen, class_labels
+    from robustfeatures.experiments.plots import ImageRow, image_grid
+
+    sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
+    original = sets.pop("original")
+    places = chosen(original, results.settings.shown)
+    ((_, first),) = {key for key in results.payloads if key[0] == "original"}
+    seen = results.measurements[results.measurements["seed"] == first].set_index(["norm", "model", "image"])["reached"]
+    blocks: dict[str, list[ImageRow]] = {}
+    for norm, eps in results.settings.large_eps.items():
+        labels = class_labels(original, original.labels[places])
+        rows = [ImageRow("original", original.float_images(places), labels)]
+        for name in (STANDARD, *results.settings.eps):
+            reached = class_labels(original, seen[norm, name].loc[places])
+            rows.append(ImageRow(TITLES[name], sets[f"{norm} {name}"].float_images(places), reached))
+        blocks[f"{NORM_NAMES[norm]} {eps:g}"] = rows
+    return image_grid(blocks)
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Section 3 says of these examples, in numbers."""
+    from robustfeatures.experiments.claims import Claim
+
+    rows = _per_seed(results)
+    found = []
+    for norm in results.settings.large_eps:
+        numbers = rows[rows["norm"] == norm].pivot_table(index="seed", columns="model", values=NUMBERS)
+        for trained in results.settings.eps:
+            who = f"{NORM_NAMES[trained]}-trained"
+            found += [
+                Claim(
+                    f"{NORM_NAMES[norm]} perturbations for {who} networks produce what is salient in another class",
+                    SOURCE,
+                    f"100 x cosine with the difference of class means: {who} minus standard",
+                    list(100 * (numbers["alignment", trained] - numbers["alignment", STANDARD])),
+                ),
+                Claim(
+                    f"{NORM_NAMES[norm]} perturbations for standard networks are noisier than those for {who} ones",
+                    SOURCE,
+                    f"energy in low frequencies (%): {who} minus standard",
+                    list(100 * (numbers["low_frequency", trained] - numbers["low_frequency", STANDARD])),
+                ),
+            ]
+    return found
+
+
+EXPERIMENT = Experiment(
+    id="C5",
+    title="Adversarial examples with a large radius",
+    paper=PAPER,
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"changed": "%"},
+    caption=(
+        "Test images with their class, and adversarial examples of a radius far beyond that of training, against a "
+        "standard, an L2-trained and a Linf-trained network, with the class that the network sees in them. In the "
+        "table, means over test images: changed, the share in which that is another class; of these, alignment, the "
+        "cosine of the perturbation with the way between the mean images of the two classes; of all, low_frequency, "
+        "the share of the perturbation's energy in low frequencies."
+    ),
+)

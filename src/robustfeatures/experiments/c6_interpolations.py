@@ -1,0 +1,124 @@
+"""C6: the way from an image to its adversarial example with a large radius. at-odds-2019, Section 3, Figure 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.perceived import Enlarged, examples, interpolations, measured_images
+from robustfeatures.recipes.parameters import NormName, PositiveInt
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SOURCE = f"{PAPER}, Section 3 and Figure 4"
+NUMBERS = ["width", "detour"]
+PICTURES = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Enlarged):
+    """The norm of the examples; `shown` is how many images are interpolated per network."""
+
+    norm: NormName = "l2"
+    shown: PositiveInt = 3
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """The numbers of every seed; the images and the examples of the first.
+
+    Raises:
+        UserError: the norm has no large radius.
+    """
+    if settings.norm not in settings.large_eps:
+        raise UserError(f"experiments.C6.large_eps: {settings.norm!r} is missing")
+    first = pieces.study.seeds[0]
+    shown = examples(pieces, settings, first, settings.norm)
+    return [
+        Need("original", first, measured_images(pieces, settings)),
+        *(Need(name, first, recipe) for name, recipe in shown.items()),
+        *(Need("ways", seed, interpolations(pieces, settings, seed, settings.norm)) for seed in pieces.study.seeds),
+    ]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per network."""
+    from robustfeatures.experiments.perceived import per_seed
+    from robustfeatures.experiments.summaries import over_seeds
+
+    return over_seeds(per_seed(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
+
+
+def figure(results: Results) -> Figure:
+    """A block per network, a row per image, from the image on the left to the example on the right."""
+    import numpy as np
+
+    from robustfeatures.data.dataset import read_dataset
+    from robustfeatures.experiments.perceived import TITLES, chosen, class_labels
+    from robustfeatures.experiments.plots import ImageRow, image_grid
+
+    sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
+    original = sets.pop("original")
+    places = chosen(original, results.settings.shown)
+    ((_, first),) = {key for key in results.payloads if key[0] == "original"}
+    seen = results.measurements[results.measurements["seed"] == first].set_index(["model", "image"])["reached"]
+    blocks = {}
+    for name, reached_set in sets.items():
+        blocks[TITLES[name]] = [
+            ImageRow(
+                "",
+                np.linspace(begin, end, PICTURES, dtype=np.float32),
+                [label, *[""] * (PICTURES - 2), reached],
+            )
+            for begin, end, label, reached in zip(
+                original.float_images(places),
+                reached_set.float_images(places),
+                class_labels(original, original.labels[places]),
+                class_labels(original, seen[name].loc[places]),
+                strict=True,
+            )
+        ]
+    return image_grid(blocks)
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Section 3 says of the interpolations, in numbers."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.perceived import per_seed
+
+    numbers = per_seed(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
+    return [
+        Claim(
+            f"Interpolations of {NORM_NAMES[norm]}-trained networks are smoother than those of standard ones",
+            SOURCE,
+            "share of the way between one and nine tenths of the final class's probability (%): "
+            f"{NORM_NAMES[norm]}-trained minus standard",
+            list(100 * (numbers["width", norm] - numbers["width", STANDARD])),
+        )
+        for norm in results.settings.eps
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="C6",
+    title="Interpolations between classes",
+    paper=PAPER,
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Even steps from test images, with their class, to adversarial examples of a large radius, with the class that "
+        "the network sees in them. In the table, means over the test images whose class changes: width, the share of "
+        "the way on which the probability of the class reached lies between one and nine tenths; detour, how far that "
+        "probability goes up and down beyond its change from one end to the other."
+    ),
+)

@@ -1,0 +1,71 @@
+"""Adversarial examples with a large radius, and the way to them (at-odds-2019, Figures 3, 4, 8 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from robustfeatures.data.dataset import read_dataset
+from robustfeatures.engine.batches import batch_size
+from robustfeatures.measurements.perception import (
+    alignment,
+    class_means,
+    detour,
+    low_frequency_share,
+    probabilities_between,
+    transition_width,
+)
+from robustfeatures.models.saving import load_network
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+
+Row = dict[str, str | int | float]
+EXAMPLES = "examples "
+
+
+def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float, points: int) -> Sequence[Row]:
+    """One row per network and test image of the input "data"; "examples <name>" are those against the network <name>.
+
+    `reached` is the class that the network sees in the example. `alignment` is the cosine between the perturbation and
+    the way from the mean training image of the label's class to that of the class reached; `width` and `detour` are of
+    the probability of the class reached at `points` on the line from the image to the example. All three are nan where
+    the class reached is the label.
+    """
+    test = read_dataset(inputs["data"], "test", in_memory=False)
+    means = class_means(read_dataset(inputs["data"], "train", in_memory=False)).to(job.device)
+    size = batch_size(job.device, test.image_shape)
+    names = sorted(name.removeprefix(EXAMPLES) for name in inputs if name.startswith(EXAMPLES))
+    rows: list[Row] = []
+    for number, name in enumerate(names):
+        network = load_network(inputs[name], job.device)
+        examples = read_dataset(inputs[EXAMPLES + name], "test", in_memory=False)
+        for places in torch.split(torch.arange(len(test)), size):
+            images, last = (
+                torch.from_numpy(dataset.float_images(places.numpy())).to(job.device) for dataset in (test, examples)
+            )
+            labels = torch.from_numpy(test.labels)[places].to(job.device)
+            probabilities = probabilities_between(network, images, last, points).double()
+            reached = probabilities[-1].argmax(dim=1)
+            followed = probabilities[:, torch.arange(len(labels)), reached]
+            stayed = (reached == labels).cpu()
+            change = (last - images).double()
+            ways = means[reached] - means[labels]
+            columns = {
+                "image": places,
+                "label": labels,
+                "reached": reached,
+                "low_frequency": low_frequency_share(change, cutoff),
+                "alignment": alignment(change, ways).cpu().masked_fill(stayed, torch.nan),
+                "width": transition_width(followed).cpu().masked_fill(stayed, torch.nan),
+                "detour": detour(followed).cpu().masked_fill(stayed, torch.nan),
+            }
+            rows += [
+                {"model": name, **dict(zip(columns, values, strict=True))}
+                for values in zip(*(column.tolist() for column in columns.values()), strict=True)
+            ]
+        job.progress(number + 1, len(names))
+    return rows

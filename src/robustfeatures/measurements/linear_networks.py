@@ -1,0 +1,28 @@
+"""Trained two-class networks `linear`: their accuracy in the exact worst case, weights, and objective."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robustfeatures.measurements.linear import of_network
+from robustfeatures.measurements.linear_rows import Row, pixel_rows, rows_of
+from robustfeatures.models.saving import load_network
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+
+SOLVER = "gradient descent"
+
+
+def measure(job: Job, inputs: Mapping[str, Path], *, eps: float, decay: float) -> Sequence[Row]:
+    """Rows of the inputs "standard" and "adversarial", two networks, on the input "data"."""
+    rows: list[Row] = []
+    for training in ("standard", "adversarial"):
+        found = of_network(load_network(inputs[training]))
+        pixels = len(found.weights)
+        rows += rows_of(found, inputs["data"], training=training, solver=SOLVER, eps=eps, decay=decay, pixels=pixels)
+        rows += pixel_rows(found.weights, "weight", training=training, solver=SOLVER)
+    job.progress(2, 2)
+    return rows

@@ -1,0 +1,54 @@
+"""Loss gradients with respect to the input, of several networks on the same images (at-odds-2019, Figures 2 and 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from robustfeatures.attacks.gradients import loss_gradients
+from robustfeatures.data.dataset import read_dataset
+from robustfeatures.engine.batches import batch_size
+from robustfeatures.measurements.perception import alignment, class_means, density, low_frequency_share
+from robustfeatures.models.saving import load_network
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+
+Row = dict[str, str | int | float]
+
+
+def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float) -> Sequence[Row]:
+    """One row per network and test image of the input "data"; every other input is a network.
+
+    `alignment` is the cosine between the gradient and the way from the mean training image of the label's class to that
+    of the class that the network finds likeliest beside it. All is float64, for the loss of a confident network is
+    zero in float32, and so is its gradient.
+    """
+    test = read_dataset(inputs["data"], "test", in_memory=False)
+    means = class_means(read_dataset(inputs["data"], "train", in_memory=False)).to(job.device)
+    size = batch_size(job.device, test.image_shape)
+    names = sorted(inputs.keys() - {"data"})
+    rows: list[Row] = []
+    for number, name in enumerate(names):
+        network = load_network(inputs[name], job.device).double()
+        for places in torch.split(torch.arange(len(test)), size):
+            images = torch.from_numpy(test.float_images(places.numpy())).double().to(job.device)
+            labels = torch.from_numpy(test.labels)[places].to(job.device)
+            gradients = loss_gradients(network, images, labels)
+            with torch.no_grad():
+                likely = network(images).scatter(1, labels[:, None], -torch.inf).argmax(dim=1)
+            columns = {
+                "image": places,
+                "alignment": alignment(gradients, means[likely] - means[labels]),
+                "low_frequency": low_frequency_share(gradients, cutoff),
+                "density": density(gradients),
+            }
+            rows += [
+                {"model": name, **dict(zip(columns, values, strict=True))}
+                for values in zip(*(column.tolist() for column in columns.values()), strict=True)
+            ]
+        job.progress(number + 1, len(names))
+    return rows
