@@ -1,7 +1,7 @@
 """D3: how well standard and adversarial training learn non-robust and robust features, epoch by epoch.
 
 adversarial-training-2025, Section 6.2 and Appendix A.1, Definition 4.1, Figures 4 and 5 and Table 1. The feature
-representative distributions are data sets "in which" only one kind of feature is left: for each target image one whose
+representative distributions are data sets in which one kind of feature is left: for each target image one whose
 representation under a reference network is the target's. A standard reference gives the non-robust set, an
 adversarially trained one the robust set; feature-learning accuracy is the accuracy on them, with the targets' labels.
 
@@ -69,7 +69,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def measured(results: Results) -> pd.DataFrame:
-    """What Table 1 lists, one row per training, seed and measure: columns row, seed, measure, eps, accuracy."""
+    """What Table 1 lists, one row per training, seed and measure: columns row, seed, measure, accuracy."""
     import pandas as pd
 
     epochs = results.histories.groupby("row")["epoch"].transform("max")
@@ -78,7 +78,7 @@ def measured(results: Results) -> pd.DataFrame:
         measure=["clean" if eps == 0 else "robust" for eps in results.evaluations["eps"]]
     )
     columns = ["row", "seed", "measure", "accuracy"]
-    return pd.concat([tested[columns], last.loc[last["measure"] != "clean", columns]], ignore_index=True).assign(eps=0.0)
+    return pd.concat([tested[columns], last.loc[last["measure"] != "clean", columns]], ignore_index=True)
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -86,7 +86,7 @@ def table(results: Results) -> pd.DataFrame:
     from robustfeatures.experiments.summaries import over_seeds, with_published
 
     rows = measured(results).sort_values("row", kind="stable", ascending=False)
-    return with_published(over_seeds(rows, ["row", "measure", "eps"]), results, ["row", "measure", "eps"])
+    return with_published(over_seeds(rows, ["row", "measure"]), results, ["row", "measure"])
 
 
 def figure(results: Results) -> Figure:

@@ -79,9 +79,13 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def successes(results: Results) -> pd.DataFrame:
-    """One row per attack, seed, victim and ordered pair of classes: `accuracy` is the success in percent."""
+    """One row per attack, seed, victim and ordered pair of classes: `success` and `unattacked` in percent."""
     rows = results.measurements.astype({"source": str, "target": str})
-    return rows.assign(accuracy=100.0 * rows["reached"] / rows["total"], pair=rows["source"] + " -> " + rows["target"])
+    return rows.assign(
+        pair=rows["source"] + " -> " + rows["target"],
+        success=100.0 * rows["reached"] / rows["total"],
+        unattacked=100.0 * rows["before"] / rows["total"],
+    )
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -99,38 +103,37 @@ def table(results: Results) -> pd.DataFrame:
     for pair in named:
         if pair not in set(rows["pair"]):
             raise UserError(f"experiments.D4.pairs: the data set has no two classes {pair!r}")
-    shown = [rows[rows["pair"] == pair] for pair in named]
-    everything = pd.concat([*shown, rows.assign(pair=ALL)]).assign(
-        eps=results.settings.eps, before=lambda each: 100.0 * each["before"] / each["total"]
-    )
-    by = ["victim", "row", "pair", "eps"]
+    shown = pd.concat([*(rows[rows["pair"] == pair] for pair in named), rows.assign(pair=ALL)])
+    by, values = ["victim", "row", "pair"], ["success", "unattacked"]
     # One number per seed, so that the deviation is that over seeds for all pairs together too.
-    per_seed = everything.groupby([*by, "seed"], sort=False)[["accuracy", "before"]].mean().reset_index()
-    summary = over_seeds(per_seed, by)
-    summary["unattacked"] = per_seed.groupby(by, sort=False)["before"].mean().round(2).to_numpy()
-    return with_published(summary, results, by)
+    per_seed = shown.groupby([*by, "seed"], sort=False)[values].mean().reset_index()
+    return with_published(over_seeds(per_seed, by, values=values), results, by, values=["success"])
 
 
 def figure(results: Results) -> Figure:
     """Matrices of success, source by target: a panel per victim and attack."""
-    from robustfeatures.experiments.matrices import Panel, matrices
+    from robustfeatures.experiments.plots import heat_map
 
-    rows = successes(results)
-    panels = []
-    for victim in (STANDARD, ADVERSARIAL):
-        for attack in (NRF, RF):
-            part = rows[(rows["victim"] == victim) & (rows["row"] == attack)]
-            mean = part.pivot_table(index="source", columns="target", values="accuracy", sort=False)
-            order = list(dict.fromkeys(part["source"]))
-            panels.append(Panel(f"{attack} on a {victim} network", mean.reindex(index=order, columns=order)))
-    return matrices(panels, rows="source class", columns="target class", label="success (%)", limits=(0, 100))
+    rows = successes(results).sort_values("victim", kind="stable", ascending=False)
+    return heat_map(
+        rows.assign(panel=rows["row"] + " on a " + rows["victim"] + " network"),
+        panel="panel",
+        row="source",
+        column="target",
+        value="success",
+        label="success (%)",
+        xlabel="target class",
+        ylabel="source class",
+        limits=(0.0, 100.0),
+        cell="{:.0f}".format,
+    )
 
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix A.2 says of Table 2, over all pairs of classes."""
     from robustfeatures.experiments.claims import Claim
 
-    mean = successes(results).groupby(["victim", "row", "seed"])["accuracy"].mean()
+    mean = successes(results).groupby(["victim", "row", "seed"])["success"].mean()
     nrf, rf = mean[STANDARD, NRF], mean[STANDARD, RF]
     return [
         Claim(
@@ -161,6 +164,7 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    units={"success": "%", "unattacked": "%"},
     caption=(
         "Share of test images of each class that a network takes for another class after an attack that brings their "
         "representation near that of a random test image of it: the representation of a separately trained standard "
