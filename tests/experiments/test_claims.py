@@ -105,7 +105,9 @@ def test_published_numbers_are_the_papers(path: Path) -> None:
     numbers = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", (PAPERS / f"{path.stem}.txt").read_text())}
     entries = [entry for part in read_yaml(path).values() if isinstance(part, list) for entry in part]
     rows = [row for entry in entries for row in entry["rows"]]
-    quoted = {float(cell) for row in rows for column, cell in row.items() if column != "eps" and not isinstance(cell, str)}
+    quoted = {
+        float(cell) for row in rows for column, cell in row.items() if column != "eps" and not isinstance(cell, str)
+    }
     assert quoted <= numbers
 
 

@@ -138,8 +138,8 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Accuracy per epoch of standard and of adversarial training on D: on the test split (clean), and on images that "
-        "a separately trained standard (non-robust learning) or adversarially trained (robust learning) reference "
+        "Accuracy per epoch of standard and of adversarial training on D: on the test split (clean), and on images "
+        "that a separately trained standard (non-robust learning) or adversarially trained (robust learning) reference "
         "network cannot tell from those of the test split. Lines are means over seeds, bands standard deviations."
     ),
 )

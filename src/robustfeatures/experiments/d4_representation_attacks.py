@@ -1,8 +1,8 @@
 """D4: targeted attacks through a standard and an adversarially trained network's representation, NRF-PGD and RF-PGD.
 
-adversarial-training-2025, Appendix A.2 and Table 2. Extractors and victims are trained with different seeds. The table's
-standard deviations, the cells of the adversarially trained network, the steps, their size and the number of seeds are
-lost in the text that this follows.
+adversarial-training-2025, Appendix A.2 and Table 2. Extractors and victims are trained with different seeds. The
+table's standard deviations, the cells of the adversarially trained network and the number of seeds are lost in the text
+that this follows; the steps and their size it never gave.
 """
 
 from __future__ import annotations

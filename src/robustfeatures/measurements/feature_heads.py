@@ -135,5 +135,5 @@ class Head:
         optimiser = torch.optim.SGD([self.weights, self.biases], lr=learning_rate)
         for _ in range(steps):
             optimiser.zero_grad()
-            functional.cross_entropy(self(features), labels).backward()
+            torch.autograd.backward(functional.cross_entropy(self(features), labels))
             optimiser.step()
