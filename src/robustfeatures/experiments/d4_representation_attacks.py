@@ -112,11 +112,16 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Matrices of success, source by target: a panel per victim and attack."""
+    import pandas as pd
+
     from robustfeatures.experiments.plots import heat_map
 
     rows = successes(results).sort_values("victim", kind="stable", ascending=False)
+    rows = rows.assign(panel=rows["row"] + ", victim trained: " + rows["victim"])
+    # First the diagonal, which is empty, so that rows and columns are in the order of the classes.
+    diagonal = rows.drop_duplicates("source").assign(target=lambda each: each["source"], success=float("nan"))
     return heat_map(
-        rows.assign(panel=rows["row"] + " on a " + rows["victim"] + " network"),
+        pd.concat([diagonal, rows]),
         panel="panel",
         row="source",
         column="target",

@@ -143,7 +143,7 @@ EXPERIMENT = Experiment(
     caption=(
         "Cosines between each neuron's weight and each class's feature, of heads trained on frozen features to tell "
         "the first half of the classes from the second (2-class) or all classes apart (k-class: mean over the neurons "
-        "of a class), and of the features with one another. Features are class means of the frozen representation less its "
-        "overall mean. Means over seeds."
+        "of a class), and of the features with one another. Features are class means of the frozen representation less "
+        "its overall mean. Means over seeds."
     ),
 )

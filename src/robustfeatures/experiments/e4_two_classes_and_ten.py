@@ -172,7 +172,7 @@ EXPERIMENT = Experiment(
         "on the two sides, and by one trained on all classes (k-class), whose side is that of the larger sum of logits "
         "or that of the largest logit. The attack raises that network's own cross-entropy, or either that or the loss "
         "of the read-out, whichever succeeds. The choice can reverse which network comes out more robust, and the "
-        "slides do not tell theirs; an attack that does not aim at what decides shows robustness that is not there. Lines "
-        "are means over seeds, bands standard deviations."
+        "slides do not tell theirs; an attack that does not aim at what decides shows robustness that is not there. "
+        "Lines are means over seeds, bands standard deviations."
     ),
 )
