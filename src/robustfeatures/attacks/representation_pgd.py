@@ -1,0 +1,47 @@
+"""NRF-PGD and RF-PGD: an attack through the representation of another network, which never sees its victim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
+from robustfeatures.attacks.norms import NORMS
+from robustfeatures.attacks.objectives import reach_representation
+
+if TYPE_CHECKING:
+    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.models.network import Network
+    from robustfeatures.recipes.parameters import NormName
+
+
+def representation_pgd(
+    extractor: Network | Prepared,
+    images: Tensor,
+    targets: Tensor,
+    *,
+    norm: NormName,
+    eps: float,
+    step_size: float,
+    steps: int,
+) -> Tensor:
+    """Images near `images` whose representation approaches that of `targets`: adversarial-training-2025, Appendix A.2.
+
+    Minimises ||g(x + delta) - g(target)||_2 over ||delta|| <= eps by projected gradient descent from delta = 0, clipped
+    to [0, 1]; with g of a standard network it is the paper's NRF-PGD, with g of an adversarially trained one its
+    RF-PGD. `images` and `targets` are (N, C, H, W) in [0, 1]; so is the result.
+    """
+    with frozen(extractor):
+        with torch.no_grad():
+            goal = extractor.representation(targets)
+        return gradient_ascent(
+            reach_representation(extractor, goal),
+            images,
+            norm=NORMS[norm],
+            step_size=step_size,
+            steps=steps,
+            origin=images,
+            eps=eps,
+        )

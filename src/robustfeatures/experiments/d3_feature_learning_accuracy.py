@@ -1,0 +1,145 @@
+"""D3: how well standard and adversarial training learn non-robust and robust features, epoch by epoch.
+
+adversarial-training-2025, Section 6.2 and Appendix A.1, Definition 4.1, Figures 4 and 5 and Table 1. The feature
+representative distributions are data sets in which one kind of feature is left: for each target image one whose
+representation under a reference network is the target's. A standard reference gives the non-robust set, an
+adversarially trained one the robust set; feature-learning accuracy is the accuracy on them, with the targets' labels.
+
+Open in the text, whose formulas are lost: which split is represented (here the test split, so that nobody was trained
+on it) and where the inversion starts (here as not-bugs-2019, which the paper follows, from other images).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Inversion, Name, PositiveFloat, Probe, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+# Learners and victims share no seed with the reference networks that they are compared with.
+LEARNER_SEED = 2000
+
+NON_ROBUST, ROBUST = "non-robust learning", "robust learning"
+PROBES = (
+    Probe(name="clean", input="data", split="test"),
+    Probe(name=NON_ROBUST, input="non-robust", split="test"),
+    Probe(name=ROBUST, input="robust", split="test"),
+)
+STANDARD, ADVERSARIAL = "standard training", "adversarial training"
+SECTION = "adversarial-training-2025, Appendix A.1 and Table 1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The two named trainings, of references and learners alike; how references are inverted; radius of Table 1."""
+
+    standard: Name = "standard"
+    adversarial: Name = "adversarial"
+    inversion: Inversion = field(
+        default_factory=lambda: Inversion(kind="inversion", start="images", step_size=0.1, steps=1000)
+    )
+    eps: PositiveFloat
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One probed network and its evaluation per training and seed."""
+    label = pieces.data().label
+    found = []
+    for seed in pieces.study.seeds:
+        inputs = {"data": pieces.data()}
+        for kind, training in (("non-robust", settings.standard), ("robust", settings.adversarial)):
+            reference = {"data": pieces.data(), "source": pieces.source_model(training, seed)}
+            inputs[kind] = pieces.made(
+                f"{label}-{kind}-representatives", settings.inversion, seed, reference, splits=("test",)
+            )
+        for row, training in ((STANDARD, settings.standard), (ADVERSARIAL, settings.adversarial)):
+            learner = pieces.model(
+                f"{label}-learner-{training}", training, seed, inputs, probes=PROBES, seed_offset=LEARNER_SEED
+            )
+            found += [Need(row, seed, learner), Need(row, seed, pieces.evaluation(learner, eps=(0.0, settings.eps)))]
+    return found
+
+
+def measured(results: Results) -> pd.DataFrame:
+    """What Table 1 lists, one row per training, seed and measure: columns row, seed, measure, accuracy."""
+    import pandas as pd
+
+    epochs = results.histories.groupby("row")["epoch"].transform("max")
+    last = results.histories[results.histories["epoch"] == epochs].rename(columns={"probe": "measure"})
+    tested = results.evaluations.assign(
+        measure=["clean" if eps == 0 else "robust" for eps in results.evaluations["eps"]]
+    )
+    columns = ["row", "seed", "measure", "accuracy"]
+    return pd.concat([tested[columns], last.loc[last["measure"] != "clean", columns]], ignore_index=True)
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per training and measure, as Table 1: test accuracy clean and robust, and both kinds of learning."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    rows = measured(results).sort_values("row", kind="stable", ascending=False)
+    return with_published(over_seeds(rows, ["row", "measure"]), results, ["row", "measure"])
+
+
+def figure(results: Results) -> Figure:
+    """Curves over the epochs, one panel per training, as in Figures 4 and 5."""
+    from robustfeatures.experiments.plots import curves
+
+    return curves(results.histories, panel="row", line="probe", x="epoch", xlabel="epoch")
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Appendix A.1 says of Table 1."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    rows = measured(results)
+
+    def at_end(row: str, measure: str) -> pd.Series:
+        return by_seed(rows, row=row, measure=measure)
+
+    return [
+        Claim(
+            "In standard training, network learners predominantly learn non-robust features rather than robust ones",
+            SECTION,
+            "standard training, last epoch: non-robust minus robust learning",
+            list(at_end(STANDARD, NON_ROBUST) - at_end(STANDARD, ROBUST)),
+        ),
+        Claim(
+            "Adversarial training inhibits non-robust feature learning",
+            SECTION,
+            "non-robust learning, last epoch: standard minus adversarial training",
+            list(at_end(STANDARD, NON_ROBUST) - at_end(ADVERSARIAL, NON_ROBUST)),
+        ),
+        Claim(
+            "Adversarial training strengthens robust feature learning",
+            SECTION,
+            "robust learning, last epoch: adversarial minus standard training",
+            list(at_end(ADVERSARIAL, ROBUST) - at_end(STANDARD, ROBUST)),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="D3",
+    title="Feature-learning accuracy",
+    paper="adversarial-training-2025",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Accuracy per epoch of standard and of adversarial training on D: on the test split (clean), and on images "
+        "that a separately trained standard (non-robust learning) or adversarially trained (robust learning) reference "
+        "network cannot tell from those of the test split. Lines are means over seeds, bands standard deviations."
+    ),
+)

@@ -1,0 +1,178 @@
+"""D4: targeted attacks through a standard and an adversarially trained network's representation, NRF-PGD and RF-PGD.
+
+adversarial-training-2025, Appendix A.2 and Table 2. Extractors and victims are trained with different seeds. The
+table's standard deviations, the cells of the adversarially trained network and the number of seeds are lost in the text
+that this follows; the steps and their size it never gave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.d3_feature_learning_accuracy import LEARNER_SEED
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import ClassName, Name, NormName, PositiveFloat, PositiveInt, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+NRF, RF = "NRF-PGD", "RF-PGD"
+STANDARD, ADVERSARIAL = "standard", "adversarial"
+ALL = "all pairs"
+SECTION = "adversarial-training-2025, Appendix A.2 and Table 2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The named trainings, the attack (steps of `relative_step_size` * eps), and the pairs of classes of the table.
+
+    Up to `images_per_class` images of the test split go to each other class.
+    """
+
+    standard: Name = "standard"
+    adversarial: Name = "adversarial"
+    norm: NormName = "linf"
+    eps: PositiveFloat
+    relative_step_size: PositiveFloat = 0.25
+    steps: PositiveInt = 20
+    images_per_class: PositiveInt = 1000
+    pairs: tuple[tuple[ClassName, ClassName], ...]
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One measurement per attack and seed, each on both victims."""
+    label = pieces.data().label
+    found = []
+    for seed in pieces.study.seeds:
+        victims = {
+            f"victim-{name}": pieces.model(
+                f"{label}-victim-{training}", training, seed, {"data": pieces.data()}, seed_offset=LEARNER_SEED
+            )
+            for name, training in ((STANDARD, settings.standard), (ADVERSARIAL, settings.adversarial))
+        }
+        for attack, training in ((NRF, settings.standard), (RF, settings.adversarial)):
+            extractor = pieces.source_model(training, seed)
+            measurement = pieces.measurement(
+                f"{label}-{attack}",
+                "measurements.representation_attacks",
+                {
+                    "split": "test",
+                    "images_per_class": settings.images_per_class,
+                    "norm": settings.norm,
+                    "eps": settings.eps,
+                    "step_size": settings.relative_step_size * settings.eps,
+                    "steps": settings.steps,
+                    "precision": pieces.study.precision,
+                    "seed": seed,
+                },
+                {"data": pieces.data(), "extractor": extractor, **victims},
+                seed=seed,
+            )
+            found.append(Need(attack, seed, measurement))
+    return found
+
+
+def successes(results: Results) -> pd.DataFrame:
+    """One row per attack, seed, victim and ordered pair of classes: `success` and `unattacked` in percent."""
+    rows = results.measurements.astype({"source": str, "target": str})
+    return rows.assign(
+        pair=rows["source"] + " -> " + rows["target"],
+        success=100.0 * rows["reached"] / rows["total"],
+        unattacked=100.0 * rows["before"] / rows["total"],
+    )
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per victim, attack and pair, then the mean over all pairs; `unattacked` is that success without attack.
+
+    Raises:
+        UserError: the data set has no such pair of classes.
+    """
+    import pandas as pd
+
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    rows = successes(results)
+    named = [f"{source} -> {target}" for source, target in results.settings.pairs]
+    for pair in named:
+        if pair not in set(rows["pair"]):
+            raise UserError(f"experiments.D4.pairs: the data set has no two classes {pair!r}")
+    shown = pd.concat([*(rows[rows["pair"] == pair] for pair in named), rows.assign(pair=ALL)])
+    by, values = ["victim", "row", "pair"], ["success", "unattacked"]
+    # One number per seed, so that the deviation is that over seeds for all pairs together too.
+    per_seed = shown.groupby([*by, "seed"], sort=False)[values].mean().reset_index()
+    return with_published(over_seeds(per_seed, by, values=values), results, by, values=["success"])
+
+
+def figure(results: Results) -> Figure:
+    """Matrices of success, source by target: a panel per victim and attack."""
+    import pandas as pd
+
+    from robustfeatures.experiments.plots import heat_map
+
+    rows = successes(results).sort_values("victim", kind="stable", ascending=False)
+    rows = rows.assign(panel=rows["row"] + ", victim trained: " + rows["victim"])
+    # First the diagonal, which is empty, so that rows and columns are in the order of the classes.
+    diagonal = rows.drop_duplicates("source").assign(target=lambda each: each["source"], success=float("nan"))
+    return heat_map(
+        pd.concat([diagonal, rows]),
+        panel="panel",
+        row="source",
+        column="target",
+        value="success",
+        label="success (%)",
+        xlabel="target class",
+        ylabel="source class",
+        limits=(0.0, 100.0),
+        cell="{:.0f}".format,
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Appendix A.2 says of Table 2, over all pairs of classes."""
+    from robustfeatures.experiments.claims import Claim
+
+    mean = successes(results).groupby(["victim", "row", "seed"])["success"].mean()
+    nrf, rf = mean[STANDARD, NRF], mean[STANDARD, RF]
+    return [
+        Claim(
+            "On standard-trained networks attacks by robust features succeed considerably less than by non-robust ones",
+            SECTION,
+            "success on the standard network, all pairs: NRF-PGD minus RF-PGD",
+            list(nrf - rf),
+        ),
+        *(
+            Claim(
+                f"After adversarial training the success of {attack} is low (taken as under a quarter of what NRF-PGD "
+                "has on the standard network)",
+                SECTION,
+                f"all pairs: a quarter of NRF-PGD on the standard network minus {attack} on the adversarial one",
+                list(nrf / 4 - mean[ADVERSARIAL, attack]),
+            )
+            for attack in (NRF, RF)
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="D4",
+    title="Attacks by non-robust and by robust features",
+    paper="adversarial-training-2025",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"success": "%", "unattacked": "%"},
+    caption=(
+        "Share of test images of each class that a network takes for another class after an attack that brings their "
+        "representation near that of a random test image of it: the representation of a separately trained standard "
+        "(NRF-PGD) or adversarially trained (RF-PGD) network. Means over seeds."
+    ),
+)

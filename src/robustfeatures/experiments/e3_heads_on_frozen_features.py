@@ -1,0 +1,149 @@
+"""E3: heads trained on frozen features to tell two classes or all of them apart: averaged and decoupled features.
+
+feature-averaging-2025, Figure 1 on CIFAR-10. The slides show the matrices and say how a cell is taken, and nothing else
+of the setting; `measurements/feature_heads.py` says what stands in for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import Name, PositiveFloat, PositiveInt, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+TWO_CLASSES, K_CLASSES, FEATURES = "2-class", "k-class", "features"
+OWN_CLASS, OWN_SIDE, OTHER_SIDE = "own class", "other classes of its side", "classes of the other side"
+SECTION = "feature-averaging-2025, Figure 1 and the theorem on feature averaging"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The named training whose features are frozen, and gradient descent on the heads."""
+
+    features: Name = "standard"
+    learning_rate: PositiveFloat
+    steps: PositiveInt
+    initial_std: PositiveFloat = 1e-5
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One measurement per seed."""
+    label = pieces.data().label
+    return [
+        Need(
+            "heads",
+            seed,
+            pieces.measurement(
+                f"{label}-heads-on-{settings.features}",
+                "measurements.feature_heads",
+                {
+                    "learning_rate": settings.learning_rate,
+                    "steps": settings.steps,
+                    "initial_std": settings.initial_std,
+                    "precision": pieces.study.precision,
+                    "seed": seed,
+                },
+                {"data": pieces.data(), "model": pieces.source_model(settings.features, seed)},
+                seed=seed,
+            ),
+        )
+        for seed in pieces.study.seeds
+    ]
+
+
+def with_relation(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a column `relation`: how a neuron's class, or only its side for two classes, stands to a feature's.
+
+    A neuron of the 2-class head belongs to a side; its own class is that side as a whole.
+    """
+    half = (rows["feature"].max() + 1) // 2
+    same_side = (rows["neuron"] < half) == (rows["feature"] < half)
+    same_class = (rows["neuron"] == rows["feature"]) & (rows["head"] != TWO_CLASSES)
+    relation = same_side.map({True: OWN_SIDE, False: OTHER_SIDE}).mask(same_class, OWN_CLASS)
+    return rows.assign(relation=relation)
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per head and relation: the mean cosine, and the accuracy of the head on its own classes."""
+    from robustfeatures.experiments.summaries import over_seeds
+
+    rows = with_relation(results.measurements).assign(accuracy=100.0 * results.measurements["accuracy"])
+    values = ["cosine", "accuracy"]
+    per_seed = rows.groupby(["head", "relation", "seed"], sort=False)[values].mean().reset_index()
+    return over_seeds(per_seed, ["head", "relation"], values=values)
+
+
+def figure(results: Results) -> Figure:
+    """The cosine matrices, a panel per head, and of the features with one another."""
+    from robustfeatures.experiments.plots import heat_map
+
+    return heat_map(
+        results.measurements,
+        row="neuron",
+        column="feature",
+        value="cosine",
+        panel="head",
+        label="cosine",
+        xlabel="feature (class)",
+        ylabel="neuron",
+        limits=(-1.0, 1.0),
+        cell="{:.1f}".format,
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What the theorems and Figure 1 say of the matrices, in hundredths of a cosine."""
+    from robustfeatures.experiments.claims import Claim
+
+    rows = with_relation(results.measurements)
+    mean = 100.0 * rows.groupby(["head", "relation", "seed"])["cosine"].mean()
+    own = rows[(rows["head"] == TWO_CLASSES) & (rows["relation"] == OWN_SIDE)]
+    each = 100.0 * own.groupby(["seed", "neuron"])["cosine"].agg(["min", "max"])
+    two = mean[TWO_CLASSES]
+    return [
+        Claim(
+            "The 2-class head has large coefficients for the classes of its side, small ones for the other side",
+            SECTION,
+            "2-class, cosine x 100: own side minus other side",
+            list(two[OWN_SIDE] - two[OTHER_SIDE]),
+        ),
+        Claim(
+            "No coefficient of the 2-class head is much larger than others (taken as the least being half the largest)",
+            SECTION,
+            "2-class, cosine x 100 within the own side, mean over neurons: twice the least minus the largest",
+            list((2 * each["min"] - each["max"]).groupby("seed").mean()),
+        ),
+        Claim(
+            "The k-class head learns decoupled features: that of its own class, not those of the others",
+            "feature-averaging-2025, the theorem on feature-decoupled solutions",
+            "k-class, cosine x 100: own class minus other classes of its side",
+            list(mean[K_CLASSES, OWN_CLASS] - mean[K_CLASSES, OWN_SIDE]),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="E3",
+    title="Averaged and decoupled features on real images",
+    paper="feature-averaging-2025",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"cosine": "", "accuracy": "%"},
+    caption=(
+        "Cosines between each neuron's weight and each class's feature, of heads trained on frozen features to tell "
+        "the first half of the classes from the second (2-class) or all classes apart (k-class: mean over the neurons "
+        "of a class), and of the features with one another. Features are class means of the frozen representation less "
+        "its overall mean. Means over seeds."
+    ),
+)

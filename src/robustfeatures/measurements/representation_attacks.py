@@ -1,0 +1,114 @@
+"""The success of NRF-PGD and RF-PGD for every ordered pair of classes.
+
+adversarial-training-2025, Appendix A.2: images of a source class are moved, inside a ball, until the representation of
+an extractor takes them for a random image of the target class; success is what a separately trained victim says. The
+formulas are lost in the text that this follows; their words are not: "x is the original image from the source class, x'
+is a random image sampled from the target class".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robustfeatures.attacks.representation_pgd import representation_pgd
+from robustfeatures.data.dataset import ImageDataset, read_dataset
+from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.prepared import Prepared
+from robustfeatures.models.saving import load_network
+from robustfeatures.randomness import numpy_generator
+
+if TYPE_CHECKING:
+    from robustfeatures.jobs import Job
+    from robustfeatures.recipes.parameters import NormName, Precision, Split
+
+VICTIM = "victim-"
+
+
+def measure(
+    job: Job,
+    inputs: Mapping[str, Path],
+    *,
+    split: Split,
+    images_per_class: int,
+    norm: NormName,
+    eps: float,
+    step_size: float,
+    steps: int,
+    precision: Precision,
+    seed: int,
+) -> Sequence[Mapping[str, str | int | float]]:
+    """One row per source class, target class and victim.
+
+    `extractor` is attacked through; every input `victim-<name>` is asked. Columns: victim, source, target (class
+    names), `total` images attacked, `reached` (taken for the target afterwards), `before` (taken for it already).
+    """
+    data = read_dataset(inputs["data"], split, in_memory=False)
+    extractor = Prepared(load_network(inputs["extractor"], job.device), precision=precision)
+    victims = {
+        role.removeprefix(VICTIM): Prepared(load_network(path, job.device), precision=precision)
+        for role, path in inputs.items()
+        if role.startswith(VICTIM)
+    }
+    rows, goals, targets = attack_pairs(data, images_per_class, seed)
+    before = {name: np.empty(len(rows), np.int64) for name in victims}
+    after = {name: np.empty(len(rows), np.int64) for name in victims}
+    size = batch_size(job.device, data.image_shape)
+    for first in range(0, len(rows), size):
+        part = slice(first, first + size)
+        images = torch.from_numpy(data.float_images(rows[part])).to(job.device)
+        moved = representation_pgd(
+            extractor,
+            images,
+            torch.from_numpy(data.float_images(targets[part])).to(job.device),
+            norm=norm,
+            eps=eps,
+            step_size=step_size,
+            steps=steps,
+        )
+        with torch.no_grad():
+            for name, victim in victims.items():
+                before[name][part] = victim(images).argmax(dim=1).cpu().numpy()
+                after[name][part] = victim(moved).argmax(dim=1).cpu().numpy()
+        job.progress(min(first + size, len(rows)), len(rows))
+    sources = data.labels[rows]
+    return [
+        {
+            "victim": name,
+            "source": data.class_names[source],
+            "target": data.class_names[target],
+            "total": int(chosen.sum()),
+            "reached": int((after[name][chosen] == target).sum()),
+            "before": int((before[name][chosen] == target).sum()),
+        }
+        for name in victims
+        for source in range(data.num_classes)
+        for target in range(data.num_classes)
+        if (chosen := (sources == source) & (goals == target)).any()
+    ]
+
+
+def attack_pairs(
+    data: ImageDataset, images_per_class: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Which image is to be taken for which class after which image: rows, classes and rows, int64 (n,) each.
+
+    Up to `images_per_class` images of each class, drawn by the seed, go to every other class, each time after an image
+    of it drawn anew.
+    """
+    members = [np.flatnonzero(data.labels == label) for label in range(data.num_classes)]
+    rows, goals, targets = [], [], []
+    for source, own in enumerate(members):
+        for row in numpy_generator(seed, "source", source).permutation(own)[:images_per_class]:
+            drawn = numpy_generator(seed, "target", int(data.provenance["source_index"][row]))
+            for goal, others in enumerate(members):
+                if goal != source:
+                    rows.append(row)
+                    goals.append(goal)
+                    targets.append(drawn.choice(others))
+    return np.array(rows, np.int64), np.array(goals, np.int64), np.array(targets, np.int64)
