@@ -94,7 +94,7 @@ def data_size(data: p.Data) -> tuple[int, tuple[int, int, int]]:
         shape = (shape[0], side, side)
     for operation in data.operations:
         if isinstance(operation, p.Subset) and operation.split == "train":
-            count = min(count, operation.samples)
+            count = max(0, count - operation.samples) if operation.rest else min(count, operation.samples)
         if isinstance(operation, p.Concatenate):
             count += data_size(operation.data)[0]
     return count, shape

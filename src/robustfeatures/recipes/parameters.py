@@ -56,12 +56,16 @@ class Relabel(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Subset(Strict):
-    """`samples` images of one split, drawn stratified by class; the other splits stay as they are."""
+    """`samples` images of one split, drawn stratified by class, or with `rest` all others of it.
+
+    The other splits stay as they are.
+    """
 
     kind: Literal["subset"]
     split: Split
     samples: PositiveInt
     seed: Seed = 0
+    rest: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

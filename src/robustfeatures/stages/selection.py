@@ -1,4 +1,4 @@
-"""Derived sets whose images are those of another set, unchanged: a network's predictions say which, and their labels."""
+"""Derived sets of images as they are in another set: a network's predictions say which, and their labels."""
 
 from __future__ import annotations
 
