@@ -17,11 +17,22 @@ import torch
 import typer
 
 from robustfeatures.data.preparing import prepared
-from robustfeatures.recipes.parameters import Adversary, Data, Precision
+from robustfeatures.engine.batches import InMemory
+from robustfeatures.recipes.adversaries import PGD
+from robustfeatures.recipes.parameters import Adversary, Data, Precision, Training
+from robustfeatures.training.loop import train as fit
 from tests.benchmarks import work
+from tests.benchmarks.agreement import agreement
+from tests.benchmarks.evaluation import compared as compared_evaluations
 from tests.benchmarks.growth import measure
 from tests.benchmarks.timing import matrix_rate
 
+Benchmark = Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement"]
+# Of the agreement, where the accuracy of a network trained in the standard way falls from most to little.
+RADII = (0.1, 0.15, 0.2)
+# Multiples of the smallest radius of the digits study, and half as large.
+EIGHT_RADII = ([0.25 * step for step in range(1, 9)], [0.125 * step for step in range(1, 9)])
+STANDARD = Training(epochs=25, batch_size=64, learning_rate=0.2, weight_decay=5e-4)
 ADVERSARY = Adversary(norm="l2", eps=0.5, step_size=0.1, steps=7)
 DIGITS_ADVERSARY = Adversary(norm="l2", eps=0.75, step_size=0.15, steps=7)
 
@@ -43,9 +54,11 @@ SIZES = {
 }
 
 
-def setting(data: Data, count: int, device: torch.device, precision: Precision, raw: Path) -> work.Setting:
-    """`count` training images, drawn with a fixed seed."""
-    part = prepared(data, raw)["train"]
+def setting(
+    data: Data, count: int, device: torch.device, precision: Precision, raw: Path, split: str = "train"
+) -> work.Setting:
+    """`count` images of a split, drawn with a fixed seed."""
+    part = prepared(data, raw)[split]
     rows = np.random.default_rng(0).permutation(len(part.labels))[:count]
     images = torch.from_numpy(part.images[rows]).float() / 255
     return work.Setting(device, precision, images.to(device), torch.from_numpy(part.labels[rows]).to(device))
@@ -125,6 +138,15 @@ def growth() -> str:
     return str(pd.DataFrame(found).round(2).astype({"recipes": int}).to_markdown(index=False))
 
 
+def evaluation(train: work.Setting, test: work.Setting) -> tuple[pd.DataFrame, list[str]]:
+    """The work of an evaluation of the network of the digits study, trained as there."""
+    network = train.network("small-cnn", width=16)
+    fit(network, InMemory(train.images), train.labels, STANDARD, seed=0)
+    attack = PGD(kind="pgd", steps=50, relative_step_sizes=(0.1,))
+    found = [compared_evaluations(network.eval(), test.images, test.labels, attack, radii) for radii in EIGHT_RADII]
+    return pd.concat([table for table, _ in found]), [line for _, said in found for line in said]
+
+
 def machine(device: torch.device) -> str:
     """What the numbers were measured on."""
     models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
@@ -150,12 +172,16 @@ def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
 
 
 def main(
-    what: Annotated[Literal["resnet18", "digits", "reading", "growth"], typer.Argument(help="What to measure.")],
+    what: Annotated[
+        Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement"],
+        typer.Argument(help="What to measure."),
+    ],
     images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
     sha256: Annotated[str, typer.Option(help="The digest of that folder, from `robustfeatures fetch`.")] = "",
     device: Literal["cpu", "cuda"] = "cpu",
     threads: int = 2,
     rounds: int = 3,
+    count: Annotated[int, typer.Option(help="Test images of `agreement`.")] = 256,
     raw: Path = Path("results/raw"),
     out: Path = Path("docs/benchmarks"),
 ) -> None:
@@ -166,13 +192,13 @@ def main(
     precision: Precision = "bfloat16" if device == "cuda" and what == "resnet18" else "float32"
     compared: list[str] = []
     rows: list[dict[str, object]] = []
+    digits = Data(source="digits", validation=0.15, test=0.25)
+    cifar10 = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
     if what == "resnet18":
-        cifar10 = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
         photographs = setting(cifar10, max(size.attacked, size.trained), there, precision, raw)
         rows = large(photographs, size, rounds)
         compared = rates(photographs, size, next(float(str(line["ours, s"])) for line in rows))
     elif what == "digits":
-        digits = Data(source="digits", validation=0.15, test=0.25)
         rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 3 * rounds)
     elif what == "reading":
         rows = reading(rounds)
@@ -181,6 +207,16 @@ def main(
             growth(),
             "Seconds for the smoke study with more and more seeds; the store holds a payload for each recipe.",
         )
+    elif what in ("evaluation", "agreement"):
+        if what == "evaluation":
+            parts = (setting(digits, 2000, there, precision, raw, split) for split in ("train", "test"))
+            shown, compared = evaluation(*parts)
+            how = "L2 PGD on a network trained in the standard way on the digits, at eight radii."
+        else:
+            few = setting(cifar10, count, there, precision, raw, "test")
+            shown, compared = agreement(few.images, few.labels, RADII)
+            how = "Accuracy in percent under L2 attacks, CIFAR-10 test images, the ResNet-18 in AutoAttack's examples."
+        table = str(shown.to_markdown(index=False))
     else:
         rows = [{**line, "aim": size.aims.get(str(line["against"]), "")} for line in rows]
         shown = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})

@@ -1,0 +1,150 @@
+"""A5: robust accuracy of a model trained on D_R against the number of PGD steps, and under CW-L2.
+
+not-bugs-2019, Appendix D.2 and Figure 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import MinLen
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.adversaries import PGD, CarliniWagner
+from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SECTION = "not-bugs-2019, Appendix D.2"
+CW = CarliniWagner(kind="cw-l2", searches=9, steps=1000)
+STUDY, SWEEP, SEARCH = "the study's attacks", "PGD", "CW-L2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The derived set and the radius; the numbers of PGD steps, and the CW attack.
+
+    For every number of steps those sizes are tried with which they would cover `reach` * eps in all if they went
+    straight ahead, none above eps. The paper says that it searched over step sizes, but not which.
+    """
+
+    derived: str = "D_R-noise"
+    eps: PositiveFloat = 0.25
+    steps: Annotated[tuple[PositiveInt, ...], MinLen(2)] = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2500)
+    reach: Annotated[tuple[PositiveFloat, ...], MinLen(1)] = (2.5, 10.0, 40.0)
+    cw: CarliniWagner = CW
+
+    def pgd(self, steps: int) -> PGD:
+        """The attack of so many steps."""
+        sizes = sorted({min(1.0, reach / steps) for reach in self.reach})
+        return PGD(kind="pgd", steps=steps, relative_step_sizes=tuple(sizes))
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """An evaluation per number of steps and seed, one under CW, and A1's.
+
+    Raises:
+        UserError: the radius is none of the study's.
+    """
+    if settings.eps not in pieces.robustness.eps:
+        raise UserError(f"robustness.eps: {settings.eps:g} is missing")
+    found = []
+    for seed in pieces.study.seeds:
+        model = pieces.downstream_model(settings.derived, seed)
+        own = pieces.evaluation(model, eps=(0.0, *pieces.robustness.eps))
+        found.append(Need(STUDY, seed, own, {"steps": 0}))
+        for row, attack, steps in (
+            *((SWEEP, settings.pgd(steps), steps) for steps in settings.steps),
+            (SEARCH, settings.cw, settings.cw.steps),
+        ):
+            recipe = pieces.evaluation(model, eps=(settings.eps,), attacks=(attack,))
+            found.append(Need(row, seed, recipe, {"steps": steps}))
+    return found
+
+
+def _at_radius(results: Results) -> pd.DataFrame:
+    return results.evaluations[results.evaluations["eps"] == results.settings.eps]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per attack and number of steps."""
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+
+    on = ["row", "steps", "eps"]
+    return with_published(over_seeds(_at_radius(results), on), results, on)
+
+
+def figure(results: Results) -> Figure:
+    """Accuracy against the number of steps, which the axis shows by its logarithm, as in Figure 8."""
+    from robustfeatures.experiments.plots.lines import curves
+
+    rows = _at_radius(results)
+    return curves(
+        rows[rows["row"] != STUDY],
+        line="row",
+        x="steps",
+        xlabel="steps of the attack",
+        ylabel=f"accuracy (%) at eps {results.settings.eps:g}",
+        log_x=True,
+        published=results.comparable_rows,
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Appendix D.2 says of these attacks."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    rows = _at_radius(results)
+    least = rows.groupby("seed")["accuracy"].min()
+    longest = max(results.settings.steps)
+    shorter = max(steps for steps in results.settings.steps if steps <= longest / 2)
+    pgd = {steps: by_seed(rows, row=SWEEP, steps=steps) for steps in (shorter, longest)}
+    return [
+        Claim(
+            "Over all attacks and step sizes, the accuracy does not drop by more than 2 points",
+            SECTION,
+            f"eps {results.settings.eps:g}: least accuracy over all attacks minus that under the study's attacks",
+            list(least - by_seed(rows, row=STUDY)),
+            threshold=-2.0,
+        ),
+        Claim(
+            "The accuracy plateaus as PGD takes more steps (taken as 1 point)",
+            SECTION,
+            f"eps {results.settings.eps:g}: accuracy under PGD of {longest} steps minus {shorter} steps",
+            list(pgd[longest] - pgd[shorter]),
+            threshold=-1.0,
+        ),
+        Claim(
+            "CW-L2 is no stronger than PGD (taken as 2 points)",
+            SECTION,
+            f"eps {results.settings.eps:g}: accuracy under CW-L2 minus PGD of {longest} steps",
+            list(by_seed(rows, row=SEARCH) - pgd[longest]),
+            threshold=-2.0,
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="A5",
+    title="Robust accuracy against the number of attack steps",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Accuracy on the test split of D of models trained on D_R, under L2 PGD of more and more steps, and under the "
+        "L2 attack of Carlini and Wagner at the steps that it takes for each constant. For each number of PGD steps "
+        "several step sizes are tried, and an image stands only if it withstands all. Lines are means over seeds, "
+        "bands standard deviations."
+    ),
+)

@@ -1,0 +1,116 @@
+"""X3: the robust accuracies of A1 beside what AutoAttack leaves of them, on the same images.
+
+A control: an attack that finds less than there is makes a model look more robust than it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import MinLen
+
+from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.adversaries import Attacks, AutoAttack
+from robustfeatures.recipes.parameters import Name, PositiveFloat, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+STANDARD_VERSION = AutoAttack(kind="autoattack")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The attacks that follow the study's own, the radii (without them the study's), and the data set."""
+
+    attacks: Attacks = (STANDARD_VERSION,)
+    eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)] | None = None
+    data: Name = "D"
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One evaluation per row of A1 and seed, under the study's attacks and those that follow."""
+    own = pieces.robustness.attacks
+    attacks = (*own, *(attack for attack in settings.attacks if attack not in own))
+    radii = settings.eps or pieces.robustness.eps
+    data = None if settings.data == "D" else pieces.data(settings.data)
+    found = []
+    for seed in pieces.study.seeds:
+        models = {name: pieces.source_model(name, seed) for name in a1.SOURCE_MODELS}
+        models |= {name: pieces.downstream_model(name, seed) for name in a1.DERIVED_SETS}
+        for row, model in models.items():
+            recipe = pieces.evaluation(model, eps=(0.0, *radii), data=data, attacks=attacks)
+            found.append(Need(row, seed, recipe))
+    return found
+
+
+def _paired(results: Results) -> pd.DataFrame:
+    """Columns row, seed, eps, before and after (percent): what the study's attacks leave, and then the others."""
+    keys = ["row", "seed", "eps"]
+    following = [attack.name for attack in results.settings.attacks]
+    own = results.attacks[~results.attacks["attack"].isin(following)]
+    before = own.groupby(keys, sort=False)["accuracy"].last().rename("before").reset_index()
+    after = results.evaluations.rename(columns={"accuracy": "after"})[[*keys, "after"]]
+    paired = before.merge(after, on=keys, validate="one_to_one")
+    return paired.assign(lowered=paired["before"] - paired["after"])
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per row of A1 and radius."""
+    from robustfeatures.experiments.summaries import over_seeds
+
+    return over_seeds(_paired(results), ["row", "eps"], values=("before", "after", "lowered"))
+
+
+def figure(results: Results) -> Figure:
+    """Two bars per row of A1 and radius."""
+    from robustfeatures.experiments.plots.bars import grouped_bars
+
+    told = {"before": "the study's attacks", "after": "and AutoAttack"}
+    bars = _paired(results).melt(["row", "seed", "eps"], list(told), var_name="attacks", value_name="accuracy")
+    bars["bar"] = [f"eps {eps:g}, {told[attacks]}" for eps, attacks in zip(bars["eps"], bars["attacks"], strict=True)]
+    return grouped_bars(
+        bars.sort_values("eps", kind="stable"),
+        group="row",
+        bar="bar",
+        xlabel="trained on (standard training, but for 'adversarial')",
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """That A1's robust accuracies are not the attack's weakness; the margin is that of Appendix D.2."""
+    from robustfeatures.experiments.claims import Claim
+
+    paired = _paired(results)
+    return [
+        Claim(
+            "AutoAttack lowers no robust accuracy of A1 by more than 2 points",
+            "control; the 2 points of not-bugs-2019, Appendix D.2",
+            "minus the largest lowering over rows and radii",
+            list(-paired.groupby("seed")["lowered"].max()),
+            threshold=-2.0,
+        )
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="X3",
+    title="Robust accuracies of A1 beside AutoAttack",
+    paper="not-bugs-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"before": "%", "after": "%", "lowered": "points"},
+    caption=(
+        "Accuracy of the models of A1 under the study's attacks, and what AutoAttack, which attacks the images that "
+        "those have left, leaves of it. Bars are means, whiskers standard deviations, dots the seeds."
+    ),
+)
