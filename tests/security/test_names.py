@@ -49,16 +49,18 @@ class Page(HTMLParser):
 
 
 def page(results: Path, name: str) -> Page:
-    """The page of a study in which a title, a claim, a row of a table and its column are called `name`."""
+    """The page of a study in which a title, a claim, a caption, a row of a table and its column are called `name`."""
     study = results / "study"
-    (study / "tables").mkdir(parents=True)
-    claim = dict.fromkeys(("experiment", "claim", "verdict", "quantity", "source", "value", "low", "high"), name)
-    pd.DataFrame([claim]).to_csv(study / "claims.csv", index=False)
+    for kind in ("tables", "figures"):
+        (study / kind).mkdir(parents=True)
+    claim = dict.fromkeys(("claim", "verdict", "quantity", "source", "value", "low", "high", "threshold"), name)
+    pd.DataFrame([{"experiment": "A1", **claim}]).to_csv(study / "claims.csv", index=False)
     pd.DataFrame([{"row": name, name: 1.0}]).to_csv(study / "tables" / "A1.csv", index=False)
+    (study / "figures" / "A1.txt").write_text(f"A1\n\n{name}\n\n{name}\n\nWarning: {name}\n")
     record = {
         "study": "study",
         "title": name,
-        "views": {"study/tables/A1.csv": "table/a"},
+        "views": {"study/tables/A1.csv": "table/a", "study/figures/A1.txt": "figure/a"},
         "parts": [{"id": "A1", "needs": [], "settings": {}}],
         "published_setting": None,
     }
@@ -71,8 +73,8 @@ def test_the_report_shows_names_as_they_are(tmp_path: Path, name: str) -> None:
     shown, harmless = page(tmp_path / "hostile", name), page(tmp_path / "harmless", "name")
     assert shown.elements == harmless.elements
     assert shown.attributes == harmless.attributes
-    # Title, heading, six cells of the claim and a row and a column of the table.
-    assert shown.text.count(name) >= 10
+    # Title, heading, three paragraphs of the caption, seven parts of the claim, a row and a column of the table.
+    assert shown.text.count(name) >= 14
     assert shown.text.replace(name, "name") == harmless.text
 
 
@@ -95,9 +97,9 @@ def test_figures_show_names_as_they_are() -> None:
     names = (*NAMES, "two\nlines", "unpaired surrogate \udcff", "e" * 100_000)
     data = samples(names)
     figure = sample_blocks(data, {"D_R": data}, images=len(names))
-    titles = {axes.get_title() for block in figure.subfigs for axes in block.axes}
+    titles = {text.get_text() for text in figure.axes[0].texts}
     assert titles == {
-        "",
+        *("D", "D_R", "original", "derived", "change x 1"),
         *(shown if len(shown := printable(n)) <= LONGEST_LABEL else shown[: LONGEST_LABEL - 1] + "…" for n in names),
     }
     for kind in ("png", "pdf"):

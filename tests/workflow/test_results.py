@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +109,17 @@ def test_the_page_links_what_exists(smoke: Workspace) -> None:
     for name in ("A1", "A2", "A7", "A10", "B1"):
         assert (page.parent / f"../figures/{name}.png").resolve().stat().st_size > 5000
         assert f'src="../figures/{name}.png"' in text
+    links = re.findall(r'(?:href|src)="([^"#]+)"', text)
+    assert len(links) == len(set(links)) + len(("png",)) * 5
+    assert [link for link in links if not (page.parent / link).resolve().is_file()] == []
+    assert {f"../tables/A2.{kind}" for kind in ("csv", "md", "tex")} <= set(links)
     assert "http" not in text.replace("http-equiv", "")
+
+
+def test_figures_have_captions(smoke: Workspace) -> None:
+    caption = (smoke.folder / "results" / "smoke" / "figures" / "A1.txt").read_text()
+    for part in ("Study: smoke", "eps 0, 0.25, 0.5 and 0.75", "steps 5", "Seeds: 0.", "results/smoke/figures/A1.png"):
+        assert part in caption
 
 
 def test_show(smoke: Workspace) -> None:

@@ -12,7 +12,10 @@ from robustfeatures.experiments.summaries import interval
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of a paper, restated so that it holds when `values` (one per seed, in points) exceed `threshold`."""
+    """One sentence of a paper, restated so that it holds when `values` exceed `threshold`.
+
+    There is one value per seed, in percentage points unless `quantity` says otherwise.
+    """
 
     sentence: str
     source: str
@@ -31,7 +34,7 @@ class Claim:
             "claim": self.sentence,
             "source": self.source,
             "quantity": self.quantity,
-            "value": round(mean, 2),
+            "value": _rounded(mean),
             "threshold": self.threshold,
             "seeds": len(values),
         }
@@ -41,8 +44,13 @@ class Claim:
         margin = low - self.threshold
         return {
             **row,
-            "low": round(low, 2),
-            "high": round(high, 2),
-            "margin": round(margin, 2),
+            "low": _rounded(low),
+            "high": _rounded(high),
+            "margin": _rounded(margin),
             "verdict": "held" if margin > 0 else "not held",
         }
+
+
+def _rounded(value: float) -> float:
+    """Two decimals, or four significant digits of what is smaller than one."""
+    return round(value, 2) if abs(value) >= 1 else float(f"{value:.4g}")

@@ -84,8 +84,8 @@ def _text(value: Any) -> str:
     """A JSON value in words; what is empty or off is left out."""
     match value:
         case dict():
-            texts = {name: _text(each) for name, each in value.items()}
-            return ", ".join(_field(name, text, value[name]) for name, text in texts.items() if text)
+            fields = {name: _text(each) for name, each in value.items()}
+            return ", ".join(_field(name, text, value[name]) for name, text in fields.items() if text)
         case list():
             texts = [f"({_text(each)})" if isinstance(each, dict) else _text(each) for each in value]
             return " and ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)

@@ -156,7 +156,9 @@ def _wide(table: pd.DataFrame, names: list[str], cells: pd.Series) -> pd.DataFra
     """One line per row and one column per eps, in order of appearance."""
     index = _identifying(table, names)
     texts = table[index].apply(lambda column: column.map(number)).assign(eps=table["eps"], cell=cells)
-    pivoted = texts.pivot_table(index=index, columns="eps", values="cell", aggfunc="first", sort=False, fill_value="")
+    pivoted: pd.DataFrame = texts.pivot_table(
+        index=index, columns="eps", values="cell", aggfunc="first", sort=False, fill_value=""
+    )
     pivoted.columns = pd.Index(["clean" if eps == 0 else f"eps {eps:g}" for eps in map(float, pivoted.columns)])
     return pivoted.reset_index()
 
@@ -185,9 +187,10 @@ def _is_numeric(cells: pd.Series) -> bool:
     return bool(all(not cell or NUMERIC.fullmatch(cell) for cell in cells) and any(cells))
 
 
-def _in_mathematics(cell: str) -> str:
+def _in_mathematics(cell: object) -> str:
     """Signs and powers of ten of a cell of numbers as LaTeX sets them; other cells as they are."""
-    if not NUMERIC.fullmatch(cell):
-        return cell
-    powers = re.sub(r"e(-?\d+)", r"$\\times 10^{\1}$", cell)
+    text = str(cell)
+    if not NUMERIC.fullmatch(text):
+        return text
+    powers = re.sub(r"e(-?\d+)", r"$\\times 10^{\1}$", text)
     return re.sub(r"(?<![\d{])-(?=\d)", "$-$", powers).replace("±", r"$\pm$")

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from robustfeatures.recipes.view import PAGE, PUBLISHED
 from robustfeatures.recipes.yaml import read_yaml
+from robustfeatures.report.numbers import number
 from robustfeatures.report.tables import sheets
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
         paper["verdicts"] = _verdicts(claim for section in paper["sections"] for claim in section["claims"])
     everything = _verdicts(claims.to_dict("records"))
     environment = Environment(loader=FileSystemLoader(PAGE.parent), autoescape=select_autoescape())
+    environment.filters["number"] = number
     page = environment.get_template(PAGE.name).render(
         title=view.record["title"], study=view.record["study"], papers=papers, verdicts=everything
     )
@@ -52,7 +54,8 @@ def _section(view: ViewJob, experiment: Experiment, results: Results, claims: pd
         shown, *made = caption.strip().split("\n\n")[1:]
         section |= {"caption": shown, "made": made, "figure": f"figures/{experiment.id}.png"}
     if f"tables/{experiment.id}.csv" in links:
-        table = pd.read_csv(view.folder / f"tables/{experiment.id}.csv")
+        # Names such as "NA" are names.
+        table = pd.read_csv(view.folder / f"tables/{experiment.id}.csv", keep_default_na=False, na_values=[""])
         section["sheets"] = [
             {"title": sheet.title, "columns": list(sheet.cells.columns), "rows": sheet.cells.to_numpy().tolist()}
             for sheet in sheets(table, results, experiment.units)
@@ -67,4 +70,4 @@ def _verdicts(claims: Iterable[Mapping[Any, Any]]) -> dict[str, int]:
 
 
 def _title(paper: str) -> str:
-    return str(read_yaml(PUBLISHED / f"{paper}.yaml")["paper"])
+    return str(read_yaml(PUBLISHED / f"{paper}.yaml").get("paper", paper))

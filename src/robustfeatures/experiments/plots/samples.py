@@ -60,7 +60,8 @@ def magnification(changes: list[NDArray[np.float32]]) -> float:
     if not changes:
         return 1.0
     largest = float(np.quantile(np.abs(np.concatenate([change.ravel() for change in changes])), SHOWN_WHOLE))
-    return max((factor for factor in MAGNIFICATIONS if factor * largest <= 0.5), default=1.0)
+    fitting = [factor for factor in MAGNIFICATIONS if factor * largest <= 0.5]
+    return max(fitting) if fitting and largest > 0 else 1.0
 
 
 def one_of_each_class(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
