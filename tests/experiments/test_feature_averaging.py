@@ -1,0 +1,168 @@
+"""E3 and E4: which networks take part, and what tables, figures and claims make of rows."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments import e3_heads_on_frozen_features as e3
+from robustfeatures.experiments import e4_two_classes_and_ten as e4
+from robustfeatures.experiments.experiment import Results
+from robustfeatures.measurements import feature_heads, two_sides
+from robustfeatures.recipes.parameters import Data, Measurement, MergeClasses
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.study import Study, read_study
+from tests.conftest import REPOSITORY
+
+STUDIES = REPOSITORY / "workflow" / "studies"
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return read_study(STUDIES / "digits-full.yaml")
+
+
+def results_of(rows: list[dict[str, Any]], settings: Any) -> Results:
+    return Results(
+        histories=pd.DataFrame(),
+        evaluations=pd.DataFrame(),
+        measurements=pd.DataFrame(rows),
+        payloads={},
+        settings=settings,
+    )
+
+
+def test_names_are_those_of_the_measurements() -> None:
+    """An experiment imports no torch while the study is unfolded, so it repeats the names of the rows."""
+    for experiment, measurement, names in (
+        (e3, feature_heads, ("TWO_CLASSES", "K_CLASSES", "FEATURES")),
+        (e4, two_sides, ("SUMMED", "LARGEST", "OWN", "READ_OUT", "EITHER")),
+    ):
+        for name in names:
+            assert getattr(experiment, name) == getattr(measurement, name)
+
+
+def heads() -> Results:
+    """Of four classes: 2-class neurons see their side with 0.5 and 0.4, k-class neurons their class with 0.9."""
+    matrices = {
+        e3.FEATURES: np.eye(4),
+        e3.TWO_CLASSES: np.array([[0.5, 0.4, -0.1, 0.0]] * 2 + [[-0.1, 0.0, 0.5, 0.4]] * 2),
+        e3.K_CLASSES: np.full((4, 4), 0.1) + 0.8 * np.eye(4),
+    }
+    rows = [
+        {
+            "row": "heads",
+            "seed": seed,
+            "head": head,
+            "neuron": neuron,
+            "feature": feature,
+            "cosine": matrix[neuron, feature],
+            "accuracy": float("nan") if head == e3.FEATURES else 0.75,
+        }
+        for seed in (0, 1)
+        for head, matrix in matrices.items()
+        for neuron, feature in itertools.product(range(4), range(4))
+    ]
+    return results_of(rows, e3.Settings(learning_rate=0.1, steps=10))
+
+
+def test_cosines_by_relation() -> None:
+    table = e3.table(heads()).set_index(["head", "relation"])
+    expected = {
+        (e3.FEATURES, e3.OWN_CLASS): 1.0,
+        (e3.FEATURES, e3.OWN_SIDE): 0.0,
+        (e3.FEATURES, e3.OTHER_SIDE): 0.0,
+        (e3.TWO_CLASSES, e3.OWN_SIDE): 0.45,
+        (e3.TWO_CLASSES, e3.OTHER_SIDE): -0.05,
+        (e3.K_CLASSES, e3.OWN_CLASS): 0.9,
+        (e3.K_CLASSES, e3.OWN_SIDE): 0.1,
+        (e3.K_CLASSES, e3.OTHER_SIDE): 0.1,
+    }
+    assert table["cosine"].to_dict() == pytest.approx(expected)
+    assert table.loc[(e3.K_CLASSES, e3.OWN_SIDE), "accuracy"] == 75
+
+
+def test_claims_of_heads() -> None:
+    found = [claim.values for claim in e3.claims(heads())]
+    # Twice 0.4 less 0.5, in hundredths.
+    np.testing.assert_allclose(found, [[50, 50], [30, 30], [80, 80]])
+
+
+def test_a_panel_for_each_head() -> None:
+    figure = e3.figure(heads())
+    assert [axes.get_title() for axes in figure.axes[:3]] == [e3.FEATURES, e3.TWO_CLASSES, e3.K_CLASSES]
+    np.testing.assert_allclose(figure.axes[1].images[0].get_array()[2], [-0.1, 0.0, 0.5, 0.4])
+
+
+def test_both_networks_are_asked_for_the_same_sides(study: Study) -> None:
+    """The merged classes are the sides of the other network, and both are trained and tested on the same images."""
+    settings = e4.Settings(tasks={"parity": e4.Task(merged="parity", eps=(0.5,))})
+    two, many = (need.recipe for need in e4.needs(Pieces(study), settings)[:: len(study.seeds)])
+    operations = study.other_data["parity"].operations
+    assert isinstance(operations[-1], MergeClasses)
+    assert isinstance(two.parameters, Measurement)
+    assert isinstance(many.parameters, Measurement)
+    assert two.parameters.settings["sides"] == [[name] for name in operations[-1].groups]
+    assert many.parameters.settings["sides"] == [list(names) for names in operations[-1].groups.values()]
+    shared = {name: value for name, value in many.parameters.settings.items() if name != "sides"}
+    assert shared == {name: value for name, value in two.parameters.settings.items() if name != "sides"}
+    for recipe, operated in ((two, operations), (many, ())):
+        data = recipe.inputs["data"]
+        assert recipe.inputs["model"].inputs["data"] is data
+        assert isinstance(data.parameters, Data)
+        assert study.data is not None
+        assert data.parameters == replace(study.data, operations=operated)
+
+
+def test_data_that_are_not_merged_are_told(study: Study) -> None:
+    settings = e4.Settings(tasks={"parity": e4.Task(merged="D", eps=(0.5,))})
+    with pytest.raises(
+        UserError, match=r"^experiments\.E4\.tasks\.parity\.merged: the last operation of 'digits' must"
+    ):
+        e4.needs(Pieces(study), settings)
+
+
+def sides() -> Results:
+    """Of 100 images: at eps 1 the 2-class network holds 40, the other 70 by its own loss, 30 by either."""
+    held = {
+        ("2-class", e4.SUMMED, e4.READ_OUT): 40,
+        **{("k-class", read_out, e4.OWN): 70 for read_out in (e4.SUMMED, e4.LARGEST)},
+        **{("k-class", read_out, e4.READ_OUT): 31 for read_out in (e4.SUMMED, e4.LARGEST)},
+        **{("k-class", read_out, e4.EITHER): 30 for read_out in (e4.SUMMED, e4.LARGEST)},
+    }
+    rows = [
+        {
+            "row": f"parity/{network}",
+            "seed": seed,
+            "read_out": read_out,
+            "attack": attack,
+            "eps": eps,
+            "correct": 95 if eps == 0 else correct + seed,
+            "total": 100,
+        }
+        for seed, eps in itertools.product((0, 1), (0.0, 1.0))
+        for (network, read_out, attack), correct in held.items()
+    ]
+    return results_of(rows, e4.Settings(tasks={"parity": e4.Task(merged="parity", eps=(1.0,))}))
+
+
+def test_the_attack_decides_the_comparison() -> None:
+    table = e4.table(sides()).set_index(["task", "network", "eps"])["accuracy"]
+    assert table["parity", "2-class", 1.0] == 40.5
+    assert table["parity", "k-class, summed logits, attack on its own cross-entropy", 1.0] == 70.5
+    assert table["parity", "k-class, largest logit, attack on either", 1.0] == 30.5
+    assert table["parity", "2-class", 0.0] == 95
+    assert len(table) == 14
+    assert [claim.values for claim in e4.claims(sides())] == [[30.0, 30.0], [-10.0, -10.0]] * 2
+
+
+def test_the_figure_shows_both_attacks_on_both_read_outs() -> None:
+    figure = e4.figure(sides())
+    ends = sorted(float(line.get_ydata()[-1]) for line in figure.axes[0].lines)
+    assert ends == [30.5, 30.5, 40.5, 70.5, 70.5]

@@ -1,0 +1,225 @@
+"""D3 and D4: which networks take part, and what table, figure and claims make of rows."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments import d3_feature_learning_accuracy as d3
+from robustfeatures.experiments import d4_representation_attacks as d4
+from robustfeatures.experiments.experiment import Need, Results
+from robustfeatures.recipes.parameters import Derived, Evaluation, Measurement, Model
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.recipe import Recipe
+from robustfeatures.recipes.study import read_study
+from tests.conftest import REPOSITORY
+
+STUDY = REPOSITORY / "workflow" / "studies" / "digits-full.yaml"
+EPS = 0.3
+
+
+@pytest.fixture(scope="module")
+def pieces() -> Pieces:
+    return Pieces(read_study(STUDY))
+
+
+def trained(recipe: Recipe) -> Model:
+    assert isinstance(recipe.parameters, Model)
+    return recipe.parameters
+
+
+def d4_settings() -> d4.Settings:
+    return d4.Settings(eps=EPS, pairs=(("1", "0"), ("0", "2")))
+
+
+def test_extractors_and_victims_are_trained_with_different_seeds(pieces: Pieces) -> None:
+    needs = d4.needs(pieces, d4_settings())
+    assert [need.row for need in needs[:2]] == ["NRF-PGD", "RF-PGD"]
+    extractors = [trained(need.recipe.inputs["extractor"]) for need in needs]
+    victims = [
+        trained(recipe)
+        for need in needs
+        for role, recipe in need.recipe.inputs.items()
+        if role in ("victim-standard", "victim-adversarial")
+    ]
+    assert len(victims) == 2 * len(extractors)
+    assert not {each.seed for each in extractors} & {each.seed for each in victims}
+    # Each repetition has networks of its own.
+    assert len({each.seed for each in extractors}) == len({each.seed for each in victims}) == len(pieces.study.seeds)
+
+
+def test_only_rf_pgd_has_an_adversarially_trained_extractor(pieces: Pieces) -> None:
+    for need in d4.needs(pieces, d4_settings()):
+        assert isinstance(need.recipe.parameters, Measurement)
+        extractor = trained(need.recipe.inputs["extractor"]).training
+        assert (extractor.adversary is not None) == (need.row == "RF-PGD")
+        assert trained(need.recipe.inputs["victim-standard"]).training.adversary is None
+        assert trained(need.recipe.inputs["victim-adversarial"]).training.adversary is not None
+
+
+def models_of(needs: list[Need]) -> list[tuple[str, Recipe]]:
+    return [(need.row, need.recipe) for need in needs if isinstance(need.recipe.parameters, Model)]
+
+
+def test_representatives_come_from_separately_trained_references(pieces: Pieces) -> None:
+    needs = d3.needs(pieces, d3.Settings(eps=EPS))
+    learners = models_of(needs)
+    assert {row for row, _ in learners} == {d3.STANDARD, d3.ADVERSARIAL}
+    seeds = {trained(recipe).seed for _, recipe in learners}
+    for row, recipe in learners:
+        assert (trained(recipe).training.adversary is not None) == (row == d3.ADVERSARIAL)
+        for kind, adversarial in (("non-robust", False), ("robust", True)):
+            representatives = recipe.inputs[kind]
+            assert isinstance(representatives.parameters, Derived)
+            # Of images that neither reference nor learner was trained on.
+            assert representatives.parameters.splits == ("test",)
+            reference = trained(representatives.inputs["source"])
+            assert (reference.training.adversary is not None) == adversarial
+            assert reference.seed not in seeds
+        probed = {probe.name: (probe.input, probe.split) for probe in trained(recipe).probes}
+        assert probed == {
+            "clean": ("data", "test"),
+            "non-robust learning": ("non-robust", "test"),
+            "robust learning": ("robust", "test"),
+        }
+    evaluated = [need.recipe for need in needs if isinstance(need.recipe.parameters, Evaluation)]
+    assert [recipe.inputs["model"] for recipe in evaluated] == [recipe for _, recipe in learners]
+
+
+# By training: clean, robust, non-robust and robust learning after the last epoch, of seed 0.
+TABLE = {d3.STANDARD: (98.0, 1.0, 80.0, 40.0), d3.ADVERSARIAL: (96.0, 70.0, 30.0, 60.0)}
+
+
+def d3_results(**changes: Any) -> Results:
+    histories = [
+        {"row": row, "seed": seed, "epoch": epoch, "probe": probe, "accuracy": value + seed - 5 * (2 - epoch)}
+        for row, (clean, _, non_robust, robust) in TABLE.items()
+        for seed, epoch in itertools.product((0, 2), (1, 2))
+        for probe, value in (("clean", clean), (d3.NON_ROBUST, non_robust), (d3.ROBUST, robust))
+    ]
+    evaluations = [
+        {"row": row, "seed": seed, "eps": eps, "accuracy": value + seed}
+        for row, (clean, robust, _, _) in TABLE.items()
+        for seed in (0, 2)
+        for eps, value in ((0.0, clean), (EPS, robust))
+    ]
+    given: dict[str, Any] = {
+        "histories": pd.DataFrame(histories),
+        "evaluations": pd.DataFrame(evaluations),
+        "measurements": pd.DataFrame(),
+        "payloads": {},
+        "settings": d3.Settings(eps=EPS),
+    }
+    return Results(**{**given, **changes})
+
+
+def test_the_table_is_table_1_after_the_last_epoch() -> None:
+    published = pd.DataFrame([{"row": d3.STANDARD, "measure": "robust", "accuracy": 0.04}])
+    table = d3.table(d3_results(published=published, comparable=True)).set_index(["row", "measure"])
+    for row, values in TABLE.items():
+        for measure, value in zip(("clean", "robust", d3.NON_ROBUST, d3.ROBUST), values, strict=True):
+            assert table.loc[(row, measure), "accuracy"] == value + 1
+            assert table.loc[(row, measure), "seeds"] == 2
+    assert len(table) == 8
+    assert table.loc[(d3.STANDARD, "robust"), "published_accuracy"] == 0.04
+    assert table["published_accuracy"].notna().sum() == 1
+
+
+def test_claims_of_feature_learning_take_the_last_epoch() -> None:
+    assert [claim.values for claim in d3.claims(d3_results())] == [[40.0, 40.0], [50.0, 50.0], [20.0, 20.0]]
+
+
+def d4_results(classes: str = "012", **changes: Any) -> Results:
+    """On the standard network NRF-PGD succeeds with 40 + seed of 100 images of each pair, all else with 10."""
+    rows = [
+        {
+            "row": attack,
+            "seed": seed,
+            "victim": victim,
+            "source": source,
+            "target": target,
+            "total": 100,
+            "reached": 40 + seed if (attack, victim) == ("NRF-PGD", "standard") else 10,
+            "before": 5,
+        }
+        for seed, attack, victim in itertools.product((0, 2), ("NRF-PGD", "RF-PGD"), ("standard", "adversarial"))
+        for source, target in itertools.permutations(classes, 2)
+    ]
+    # Rows come from files, in which the names of these classes are numbers.
+    measurements = pd.DataFrame(rows).astype({"source": int, "target": int})
+    given: dict[str, Any] = {
+        "histories": pd.DataFrame(),
+        "evaluations": pd.DataFrame(),
+        "measurements": measurements,
+        "payloads": {},
+        "settings": d4_settings(),
+    }
+    return Results(**{**given, **changes})
+
+
+def test_the_table_shows_the_named_pairs_and_all() -> None:
+    table = d4.table(d4_results()).set_index(["victim", "row", "pair"])
+    assert list(dict.fromkeys(pair for _, _, pair in table.index)) == ["1 -> 0", "0 -> 2", "all pairs"]
+    for pair in ("1 -> 0", "all pairs"):
+        line = table.loc[("standard", "NRF-PGD", pair)]
+        # Of seeds, not of pairs: 40 and 42.
+        assert (line["success"], line["success_std"], line["seeds"]) == (41, pytest.approx(2**0.5, abs=1e-5), 2)
+        assert line["unattacked"] == 5
+    assert table.loc[("adversarial", "NRF-PGD", "0 -> 2"), "success"] == 10
+
+
+def test_published_pairs_are_those_of_the_study() -> None:
+    """Every published pair stands in the table of the CIFAR-10 study, under the same names."""
+    from robustfeatures.experiments.catalogue import experiment
+    from robustfeatures.views import read_published
+
+    study = read_study(REPOSITORY / "workflow" / "studies" / "feature-learning-cifar10.yaml")
+    named = {f"{source} -> {target}" for source, target in study.experiments["D4"]["pairs"]}
+    published = read_published(experiment("D4"), study.published_setting)
+    assert published is not None
+    assert {row["pair"] for row in published["rows"]} == named
+
+
+def test_a_pair_that_is_not_there_is_told() -> None:
+    with pytest.raises(UserError, match=r"^experiments\.D4\.pairs: the data set has no two classes '0 -> 2'"):
+        d4.table(d4_results(classes="01"))
+
+
+def test_the_matrix_has_source_rows_and_target_columns() -> None:
+    results = d4_results()
+    rows = results.measurements
+    one = (rows["row"] == "NRF-PGD") & (rows["victim"] == "standard") & (rows["source"] == 2) & (rows["target"] == 0)
+    rows.loc[one, "reached"] = 90
+    figure = d4.figure(results)
+    drawn = np.ma.filled(figure.axes[0].images[0].get_array().astype(float), np.nan)
+    expected = np.array([[np.nan, 41, 41], [41, np.nan, 41], [90, 41, np.nan]])
+    np.testing.assert_array_equal(drawn, expected)
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["0", "1", "2"]
+    titles = [axes.get_title() for axes in figure.axes[:4]]
+    assert titles[0] == "NRF-PGD, victim trained: standard"
+    assert len(set(titles)) == 4
+
+
+def test_claims_of_attacks_are_over_all_pairs() -> None:
+    considerably, *low = (claim.values for claim in d4.claims(d4_results()))
+    assert considerably == [30.0, 32.0]
+    assert low == [[0.0, 0.5], [0.0, 0.5]]
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "svhn"])
+def test_full_studies_invert_and_attack_as_far_as_the_paper_says(name: str) -> None:
+    path: Path = REPOSITORY / "workflow" / "studies" / f"feature-learning-{name}.yaml"
+    study = read_study(path)
+    assert study.robustness is not None
+    adversary = study.training["adversarial"].adversary
+    assert adversary is not None
+    assert adversary.norm == "linf"
+    assert study.robustness.eps == (adversary.eps,)
+    assert study.experiments["D3"]["eps"] == adversary.eps
+    assert study.training["standard"].adversary is None

@@ -1,0 +1,118 @@
+"""Heads on frozen features: one step beside its formula, the theorem's clusters, and the digits end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robustfeatures.measurements.feature_heads import (
+    FEATURES,
+    K_CLASSES,
+    TWO_CLASSES,
+    Head,
+    class_means,
+    class_or_side,
+    cosines,
+    measure,
+    standardisation,
+)
+from robustfeatures.models.network import Network
+from tests.conftest import Digits
+from tests.measurements.conftest import split_of
+
+CPU = torch.device("cpu")
+CLUSTERS, DIMENSION, POINTS = 10, 400, 500
+
+
+def head(outputs: int, neurons: int, dimension: int, std: float) -> Head:
+    return Head(outputs, neurons, dimension, std, torch.Generator().manual_seed(0), CPU)
+
+
+def clusters() -> tuple[Tensor, Tensor, Tensor]:
+    """Points round orthogonal centres of norm sqrt(d) with unit noise, their clusters, and the centres."""
+    generator = torch.Generator().manual_seed(1)
+    centres = DIMENSION**0.5 * torch.eye(CLUSTERS, DIMENSION)
+    labels = torch.arange(POINTS) % CLUSTERS
+    return centres[labels] + torch.randn((POINTS, DIMENSION), generator=generator), labels, centres
+
+
+def test_features_are_centred_means_of_the_length_the_theory_has() -> None:
+    generator = torch.Generator().manual_seed(0)
+    raw = 5 + 0.3 * torch.randn((200, 7), generator=generator)
+    mean, scale = standardisation(raw)
+    features = (raw - mean) * scale
+    torch.testing.assert_close(features.mean(dim=0), torch.zeros(7), atol=1e-4, rtol=0)
+    torch.testing.assert_close(features.square().sum(dim=1).mean(), torch.tensor(7.0))
+    labels = torch.arange(200) % 4
+    expected = np.stack([features[labels == label].numpy().mean(axis=0) for label in range(4)])
+    torch.testing.assert_close(class_means(features, labels, 4), torch.from_numpy(expected))
+
+
+def test_one_step_is_the_gradient_of_the_logistic_loss() -> None:
+    """-d/dw of the mean of log(1 + exp(-y f)) is the mean of y sigma(-y f) (+-1/m) [<w, x> > 0] x."""
+    points, labels, _ = clusters()
+    sides = class_or_side(labels, CLUSTERS, 2)
+    two = head(2, 5, DIMENSION, 0.01)
+    x, before = points.double().numpy(), two.weights.detach().double().numpy().copy()
+    two.descend(points, sides, learning_rate=0.1, steps=1)
+    y = np.where(sides.numpy() == 0, 1.0, -1.0)
+    sign = np.repeat([1.0, -1.0], 5) / 5
+    active = x @ before.T > 0
+    f = np.maximum(x @ before.T, 0) @ sign
+    pull = y / (1 + np.exp(y * f))
+    expected = before + 0.1 * sign[:, None] * ((pull[:, None] * active).T @ x) / len(x)
+    np.testing.assert_allclose(two.weights.detach().numpy(), expected, atol=1e-5)
+
+
+def test_two_classes_average_and_ten_decouple() -> None:
+    """The theorems' clusters: for two classes every cluster of the own side weighs alike, for ten its own alone."""
+    points, labels, centres = clusters()
+    own = class_or_side(torch.arange(CLUSTERS), CLUSTERS, 2)[None] == torch.arange(2).repeat_interleave(5)[:, None]
+    two = head(2, 5, DIMENSION, 1e-5)
+    two.descend(points, class_or_side(labels, CLUSTERS, 2), learning_rate=0.01, steps=200)
+    found = cosines(two.weights.detach(), centres)
+    # Alike is 1 / sqrt(5) each; the theorem's ratio of any two is O(1), its other side o(1) of the own or negative.
+    assert found[own].min() > 0.5 / 5**0.5
+    assert (found[own].view(10, 5).amin(dim=1) > found[~own].view(10, 5).amax(dim=1)).all()
+    assert found[~own].max() < 0.1
+    ten = head(10, 5, DIMENSION, 1e-5)
+    ten.descend(points, labels, learning_rate=0.01, steps=200)
+    found = cosines(ten.weights.detach(), centres).view(10, 5, 10).mean(dim=1)
+    assert found.diagonal().min() > 0.8
+    assert (found - torch.diag(found.diagonal())).max() < 0.1
+
+
+def test_the_rows_hold_two_heads_and_the_features(
+    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits, network: Network
+) -> None:
+    data = written("data", train=split_of(digits, slice(0, 1000)), test=split_of(digits, slice(1000, 1200)))
+    rows = measure(
+        job,
+        {"data": data, "model": saved(network, "model")},
+        learning_rate=0.1,
+        steps=200,
+        initial_std=1e-5,
+        precision="float32",
+        seed=0,
+    )
+    matrices = {
+        name: np.array([row["cosine"] for row in rows if row["head"] == name]).reshape(10, 10)
+        for name in (FEATURES, TWO_CLASSES, K_CLASSES)
+    }
+    np.testing.assert_allclose(matrices[FEATURES], matrices[FEATURES].T, atol=1e-6)
+    np.testing.assert_allclose(np.diag(matrices[FEATURES]), 1, atol=1e-6)
+    side = np.arange(10) < 5
+    same = side[:, None] == side
+    assert matrices[TWO_CLASSES][same].mean() > matrices[TWO_CLASSES][~same].mean()
+    assert (matrices[K_CLASSES].argmax(axis=1) == np.arange(10)).all()
+    accuracy = {row["head"]: float(row["accuracy"]) for row in rows}
+    with torch.no_grad():
+        own = (network(digits.images[1000:1200]).argmax(dim=1) == digits.labels[1000:1200]).double().mean().item()
+    # The network's own linear head reads the same features.
+    assert accuracy[K_CLASSES] > own - 0.1
+    assert accuracy[TWO_CLASSES] > 0.8

@@ -1,0 +1,89 @@
+"""Success of attacks through a representation: which pairs are attacked, and two extractors with a known outcome."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from robustfeatures.measurements.representation_attacks import attack_pairs, measure
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from tests.conftest import Digits
+from tests.measurements.conftest import split_of
+
+SETTINGS: dict[str, Any] = {"split": "test", "images_per_class": 3, "norm": "linf", "precision": "float32", "seed": 0}
+TESTED = slice(1000, 1200)
+
+
+def test_every_ordered_pair_of_classes_is_attacked(digits: Digits) -> None:
+    data = split_of(digits, TESTED)
+    rows, goals, targets = attack_pairs(data, 3, seed=0)
+    pairs = Counter(zip(data.labels[rows].tolist(), goals.tolist(), strict=True))
+    assert pairs == {(source, goal): 3 for source in range(10) for goal in range(10) if source != goal}
+    np.testing.assert_array_equal(data.labels[targets], goals)
+    # Each class is attacked with the same images, and each time after another draw of the target.
+    assert len(set(rows.tolist())) == 30
+    assert len(set(targets.tolist())) > 60
+    np.testing.assert_array_equal(attack_pairs(data, 3, seed=0)[2], targets)
+    assert (attack_pairs(data, 3, seed=1)[2] != targets).any()
+
+
+def test_a_small_class_gives_what_it_has(digits: Digits) -> None:
+    data = split_of(digits, slice(1000, 1030))
+    rows, _, _ = attack_pairs(data, 1000, seed=0)
+    assert sorted(set(rows.tolist())) == list(range(30))
+
+
+@pytest.fixture
+def pixels() -> Network:
+    """A network whose representation is the image."""
+    torch.manual_seed(0)
+    return create("linear", num_classes=10, image_shape=(1, 8, 8))
+
+
+def measured(
+    job: Any, saved: Callable[..., Path], data: Path, extractor: Network, victim: Network, eps: float
+) -> list[dict[str, Any]]:
+    architecture = "linear" if isinstance(extractor.features, nn.Flatten) else "small-cnn"
+    inputs = {
+        "data": data,
+        "extractor": saved(extractor, "extractor", architecture),
+        "victim-standard": saved(victim, "victim"),
+    }
+    return list(measure(job, inputs, eps=eps, step_size=eps / 20, steps=30, **SETTINGS))  # type: ignore[arg-type]
+
+
+def test_in_a_ball_that_holds_all_images_the_target_is_reached(
+    job: Any,
+    saved: Callable[..., Path],
+    written: Callable[..., Path],
+    digits: Digits,
+    network: Network,
+    pixels: Network,
+) -> None:
+    """Through the pixels themselves each image becomes its target, so the victim sees targets."""
+    data = split_of(digits, TESTED)
+    found = measured(job, saved, written("data", test=data), pixels, network, eps=1.0)
+    rows, goals, targets = attack_pairs(data, 3, seed=0)
+    with torch.no_grad():
+        seen, shown = (network(torch.from_numpy(data.images[each])).argmax(dim=1).numpy() for each in (rows, targets))
+    assert {(row["source"], row["target"], row["total"]) for row in found} == {
+        (str(source), str(goal), 3) for source in range(10) for goal in range(10) if source != goal
+    }
+    assert sum(row["before"] for row in found) == (seen == goals).sum()
+    # Signed steps of 0.05 leave each pixel within that of its target: few victims' answers hang on it.
+    assert abs(sum(row["reached"] for row in found) - (shown == goals).sum()) <= 0.02 * len(rows)
+
+
+def test_nothing_is_reached_without_a_ball(
+    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits, network: Network
+) -> None:
+    found = measured(job, saved, written("data", test=split_of(digits, TESTED)), network, network, eps=0.0)
+    assert all(row["reached"] == row["before"] for row in found)

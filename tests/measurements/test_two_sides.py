@@ -1,0 +1,130 @@
+"""Networks asked for one of two sides: read-outs by hand, and a linear network whose robust accuracy is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.errors import UserError
+from robustfeatures.measurements.two_sides import (
+    EITHER,
+    LARGEST,
+    OWN,
+    READ_OUT,
+    SUMMED,
+    margins,
+    measure,
+    side_of_class,
+)
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from tests.conftest import Digits
+
+PARITY = [["0", "2", "4", "6", "8"], ["1", "3", "5", "7", "9"]]
+EPS = [0.0, 0.02, 0.05, 0.1, 0.15]
+SETTINGS: dict[str, Any] = {"eps": EPS, "steps": 20, "relative_step_size": 0.1, "precision": "float32"}
+
+
+def test_read_outs_by_hand() -> None:
+    logits = torch.tensor([[3.0, 1.0, 1.5, 0.0], [0.0, 2.0, -3.0, 1.0]])
+    side = side_of_class([["a", "c"], ["b", "d"]], ["a", "b", "c", "d"])
+    assert side.tolist() == [1, -1, 1, -1]
+    labels = torch.tensor([2, 0])
+    assert margins(logits, labels, side, SUMMED).tolist() == [4.5 - 1, -3 - 3]
+    assert margins(logits, labels, side, LARGEST).tolist() == [3 - 1, 0 - 2]
+    assert margins(logits, torch.tensor([1, 3]), side, SUMMED).tolist() == [1 - 4.5, 3 + 3]
+
+
+@pytest.mark.parametrize(
+    ("sides", "message"),
+    [
+        ([["cat"], ["dgo"]], r"^sides: there is no class 'dgo'; did you mean 'dog'"),
+        ([["cat"], ["cat"]], r"^sides: the class 'dog' is on neither"),
+    ],
+)
+def test_sides_must_fit_the_classes(sides: list[list[str]], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        side_of_class(sides, ["cat", "dog"])
+
+
+def grey(digits: Digits, labels: np.ndarray, classes: tuple[str, ...]) -> ImageDataset:
+    """Digits of little contrast, so that no attack comes near the ends of the pixel range."""
+    images = 0.35 + 0.3 * digits.images[1000:1300].numpy()
+    return ImageDataset(images, labels, {"source_index": np.arange(len(images))}, classes)
+
+
+@pytest.fixture
+def linear(digits: Digits) -> Network:
+    """The logistic regression of the grey digits, as a network."""
+    from sklearn.linear_model import LogisticRegression
+
+    images = 0.35 + 0.3 * digits.images[:1000].flatten(1).numpy()
+    found = LogisticRegression(C=100.0, max_iter=200).fit(images, digits.labels[:1000].numpy())
+    network = create("linear", num_classes=10, image_shape=(1, 8, 8))
+    with torch.no_grad():
+        network.head.weight.copy_(torch.from_numpy(found.coef_))
+        network.head.bias.copy_(torch.from_numpy(found.intercept_))
+    return network
+
+
+def correct(rows: Any, read_out: str, attack: str) -> list[int]:
+    return [row["correct"] for row in rows if row["read_out"] == read_out and row["attack"] == attack]
+
+
+def test_a_linear_network_withstands_up_to_its_distance(
+    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits, linear: Network
+) -> None:
+    """Summed logits are linear, so what stands at eps is what lies further than eps from their zero."""
+    labels = digits.labels[1000:1300].numpy()
+    data = grey(digits, labels, tuple(map(str, range(10))))
+    rows = measure(
+        job, {"data": written("data", test=data), "model": saved(linear, "m", "linear")}, sides=PARITY, **SETTINGS
+    )
+    sign = np.where(labels % 2 == 0, 1.0, -1.0)
+    way = np.where(np.arange(10) % 2 == 0, 1.0, -1.0)
+    weight = way @ linear.head.weight.detach().double().numpy()
+    bias = way @ linear.head.bias.detach().double().numpy()
+    distance = sign * (data.images.reshape(300, 64) @ weight + bias) / np.linalg.norm(weight)
+    # Were a distance within rounding of a radius, either count would do.
+    assert np.abs(distance[:, None] - np.array(EPS)).min() > 1e-6
+    expected = [int((distance > eps).sum()) for eps in EPS]
+    assert expected[0] > 200
+    assert 0 < expected[-1] < 0.9 * expected[0]
+    assert correct(rows, SUMMED, READ_OUT) == expected
+    # The best attack on the read-out leaves nothing for the other to find.
+    assert correct(rows, SUMMED, EITHER) == expected
+    assert {row["total"] for row in rows} == {300}
+
+
+def test_either_attack_is_the_worse_of_both_and_grows_with_the_radius(
+    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits, linear: Network
+) -> None:
+    data = grey(digits, digits.labels[1000:1300].numpy(), tuple(map(str, range(10))))
+    rows = measure(
+        job, {"data": written("data", test=data), "model": saved(linear, "m", "linear")}, sides=PARITY, **SETTINGS
+    )
+    for read_out in (SUMMED, LARGEST):
+        each = {attack: correct(rows, read_out, attack) for attack in (OWN, READ_OUT, EITHER)}
+        assert all(counts == sorted(counts, reverse=True) for counts in each.values())
+        assert all(either <= min(both) for either, *both in zip(each[EITHER], each[OWN], each[READ_OUT], strict=True))
+        # Clean, nothing is attacked.
+        assert len({counts[0] for counts in each.values()}) == 1
+        # Leaving a class for another of the same side is no error.
+        assert each[READ_OUT][-1] < each[OWN][-1]
+
+
+def test_of_two_classes_there_is_one_read_out_and_one_attack(
+    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits
+) -> None:
+    torch.manual_seed(0)
+    network = create("linear", num_classes=2, image_shape=(1, 8, 8))
+    data = grey(digits, digits.labels[1000:1300].numpy() % 2, ("0", "1"))
+    inputs = {"data": written("data", test=data), "model": saved(network, "m", "linear", 2)}
+    rows = measure(job, inputs, sides=[["0"], ["1"]], **SETTINGS)
+    assert [(row["read_out"], row["attack"], row["eps"]) for row in rows] == [(SUMMED, READ_OUT, eps) for eps in EPS]
