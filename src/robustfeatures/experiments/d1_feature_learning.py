@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, MinLen
 
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.recipes.canonical import plain
-from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.parameters import Name, Strict
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.theory.patch_constants import PatchConstants
 
@@ -38,7 +38,7 @@ class Settings(Strict):
     gradient descent, each `pgd_relative_step_size` times the radius.
     """
 
-    settings: Annotated[Mapping[str, PatchConstants], MinLen(1)]
+    settings: Annotated[Mapping[Name, PatchConstants], MinLen(1)]
     training_steps: Annotated[int, Ge(1)]
     every: Annotated[int, Ge(1)]
     test_samples: Annotated[int, Ge(1)] = 200

@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, MinLen
 from robustfeatures.experiments.d1_feature_learning import PAPER
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.recipes.canonical import plain
-from robustfeatures.recipes.parameters import Strict
+from robustfeatures.recipes.parameters import Name, Strict
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.theory.patch_constants import PatchConstants
 
@@ -38,7 +38,7 @@ BY = ["row", "minimum", "scale"]
 class Settings(Strict):
     """Named settings of the data (see D1), the scales gamma of the filters, and how they are tested."""
 
-    settings: Annotated[Mapping[str, PatchConstants], MinLen(1)]
+    settings: Annotated[Mapping[Name, PatchConstants], MinLen(1)]
     scales: Annotated[Sequence[Annotated[float, Gt(0)]], MinLen(2)] = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
     test_samples: Annotated[int, Ge(1)] = 500
     pgd_steps: Annotated[int, Ge(1)] = 20
