@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from sklearn.isotonic import isotonic_regression
+from scipy.optimize import isotonic_regression
 
 CONFIDENCE = 0.95
-RESAMPLES = 2000
+RESAMPLES = 1000
 
 
 def smoothed(values: pd.Series, window: int) -> pd.Series:
@@ -70,7 +70,7 @@ def transition(x: ArrayLike, y: ArrayLike) -> Transition:
     Between the x values are joined by straight lines. A curve that never crosses zero is given an end of x.
     """
     places = np.asarray(x, dtype=float)
-    rising: NDArray[np.float64] = isotonic_regression(np.asarray(y, dtype=float))
+    rising: NDArray[np.float64] = isotonic_regression(np.asarray(y, dtype=float)).x
     low, high = rising[0], rising[-1]
     quarter, most = (reached(places, rising, low + share * (high - low)) for share in (0.25, 0.75))
     return Transition(reached(places, rising, 0.0), quarter, most)
