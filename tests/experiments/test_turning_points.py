@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustfeatures.experiments.turning_points import crossing_interval, levelling_off, peak, smoothed, transition
+from robustfeatures.experiments.turning_points import (
+    Transition,
+    crossing_interval,
+    levelling_off,
+    peak,
+    smoothed,
+    transition,
+)
 from robustfeatures.recipes.view import PUBLISHED
 from robustfeatures.recipes.yaml import read_yaml
 
@@ -50,7 +57,7 @@ def test_a_straight_transition() -> None:
 
 @pytest.mark.parametrize(("values", "end"), [([-3.0, -2.0, -1.0], 2.0), ([1.0, 2.0, 3.0], 0.0)])
 def test_a_curve_that_never_crosses_is_given_an_end(values: list[float], end: float) -> None:
-    assert transition([0.0, 1.0, 2.0], values).crossing == end
+    assert transition([0.0, 1.0, 2.0], values) == Transition(end, 0.0, 2.0)
 
 
 def test_the_papers_own_transition() -> None:
