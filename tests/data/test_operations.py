@@ -139,6 +139,17 @@ def test_a_subset_is_stratified_fixed_and_in_order(samples: int) -> None:
     assert np.array_equal(other.source_index, part.source_index) == (samples == 1198)
 
 
+def test_the_rest_of_a_subset_is_every_other_image() -> None:
+    before = digits()["train"].source_index
+    drawn, rest = (
+        after(Subset(kind="subset", split="train", samples=500, seed=3, rest=rest))["train"] for rest in (False, True)
+    )
+    check_against_the_source(rest)
+    assert len(rest.labels) == len(before) - 500
+    np.testing.assert_array_equal(np.sort(np.concatenate([drawn.source_index, rest.source_index])), before)
+    assert (np.diff(rest.source_index) > 0).all()
+
+
 def listing(tmp_path: Path, text: str | bytes, split: Any = "all", **changes: Any) -> Listed:
     path = tmp_path / "list.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -296,6 +307,10 @@ def test_data_sets_that_cannot_be_joined(parts: dict[str, Part], expected: str) 
         (
             Subset(kind="subset", split="train", samples=1199),
             "subset: 1199 samples of 1198 images in the split 'train'",
+        ),
+        (
+            Subset(kind="subset", split="train", samples=1198, rest=True),
+            "subset: 1198 samples leave no rest of the split 'train'",
         ),
         (Subset(kind="subset", split="train", samples=9), "subset: 9 samples cannot be drawn by class: "),
         (Subset(kind="subset", split="validation", samples=9), "subset: there is no split 'validation'"),

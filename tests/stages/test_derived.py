@@ -1,4 +1,4 @@
-"""The derived set of errors: which images, with which labels."""
+"""Derived sets that select: which images, with which labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import torch
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
-from robustfeatures.stages.selection import misclassified
+from robustfeatures.recipes.parameters import Transferring
+from robustfeatures.stages.selection import misclassified, transferring
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
 
@@ -39,3 +40,34 @@ def test_a_source_without_errors_is_refused(network: Network, digits: Digits) ->
         predicted = network(digits.images[:50]).argmax(1).numpy()
     with pytest.raises(UserError, match=r"^method\.errors: the source classifies all 50 images right$"):
         misclassified(Prepared(network), split_of(digits, slice(0, 50), predicted), JOB)
+
+
+YES, NO = (Transferring(kind="transferring", transfers=transfers) for transfers in (True, False))
+
+
+def test_examples_are_split_by_whether_the_network_takes_them_for_their_label(network: Network, digits: Digits) -> None:
+    """Nothing is lost, nothing is changed, and where each image came from is still known."""
+    wanted = ((digits.labels[1000:1797] + torch.arange(797) % 2) % 10).numpy()
+    original = split_of(digits, slice(1000, 1797), wanted)
+    with torch.no_grad():
+        predicted = network(digits.images[1000:1797]).argmax(1).numpy()
+    transfer, rest = (transferring(Prepared(network), original, method, JOB) for method in (YES, NO))
+    np.testing.assert_array_equal(transfer.provenance["source_index"], np.flatnonzero(predicted == wanted))
+    np.testing.assert_array_equal(rest.provenance["source_index"], np.flatnonzero(predicted != wanted))
+    assert min(len(transfer), len(rest)) > 200
+    for half in (transfer, rest):
+        rows = half.provenance["source_index"]
+        np.testing.assert_array_equal(half.labels, wanted[rows])
+        np.testing.assert_array_equal(half.float_images(), original.float_images(rows))
+        assert half.provenance.keys() == original.provenance.keys()
+
+
+@pytest.mark.parametrize(("method", "found", "shift"), [(YES, "none", 1), (NO, "all", 0)])
+def test_a_half_without_examples_is_refused(
+    network: Network, digits: Digits, method: Transferring, found: str, shift: int
+) -> None:
+    with torch.no_grad():
+        predicted = network(digits.images[:50]).argmax(1).numpy()
+    given = split_of(digits, slice(0, 50), (predicted + shift) % 10)
+    with pytest.raises(UserError, match=rf"^method\.transfers: {found} of the 50 images transfer to the source$"):
+        transferring(Prepared(network), given, method, JOB)

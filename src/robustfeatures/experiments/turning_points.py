@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from sklearn.isotonic import isotonic_regression
+from scipy.optimize import isotonic_regression
 
 CONFIDENCE = 0.95
-RESAMPLES = 2000
+RESAMPLES = 1000
 
 
 def smoothed(values: pd.Series, window: int) -> pd.Series:
@@ -67,20 +66,23 @@ class Transition:
 def transition(x: ArrayLike, y: ArrayLike) -> Transition:
     """The transition of values y at sorted x, after isotonic regression (least squares among all rising curves).
 
-    Between the x values are joined by straight lines. A curve that never crosses zero is given an end of x.
+    Between the x values are joined by straight lines. A curve that never crosses zero is given an end of x for its
+    crossing, and no transition shorter than all of x.
     """
     places = np.asarray(x, dtype=float)
-    rising: NDArray[np.float64] = isotonic_regression(np.asarray(y, dtype=float))
+    rising: NDArray[np.float64] = isotonic_regression(np.asarray(y, dtype=float)).x
     low, high = rising[0], rising[-1]
+    if low > 0 or high < 0:
+        return Transition(reached(places, rising, 0.0), float(places[0]), float(places[-1]))
     quarter, most = (reached(places, rising, low + share * (high - low)) for share in (0.25, 0.75))
     return Transition(reached(places, rising, 0.0), quarter, most)
 
 
-def crossing_interval(x: ArrayLike, by_seed: Sequence[ArrayLike]) -> tuple[float, float]:
+def crossing_interval(x: ArrayLike, by_seed: ArrayLike) -> tuple[float, float]:
     """The 95 % interval of the crossing of the mean curve: bootstrap over seeds (percentiles; Efron, 1979).
 
-    `by_seed` holds the values at x of each seed. A resample that never crosses counts as an end of x. NaN with fewer
-    than two seeds.
+    `by_seed` (seeds, values at x) holds one curve per seed. A resample that never crosses counts as an end of x. NaN
+    with fewer than two seeds.
     """
     curves = np.asarray(by_seed, dtype=float)
     if len(curves) < 2:

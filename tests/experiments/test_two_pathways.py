@@ -1,0 +1,254 @@
+"""B1 to B5: what they read off histories and evaluations, on numbers whose answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments import b1_two_pathways as b1
+from robustfeatures.experiments import b2_transferring_examples as b2
+from robustfeatures.experiments import b3_hyperparameters as b3
+from robustfeatures.experiments import b4_transfer_while_training as b4
+from robustfeatures.experiments import b5_cross_set_transfer as b5
+from robustfeatures.experiments.experiment import Results
+from robustfeatures.recipes.parameters import Model
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.study import Study, read_study
+from robustfeatures.views import read_published
+from tests.conftest import REPOSITORY
+
+SEEDS = (0, 1, 2)
+STUDIES = REPOSITORY / "workflow" / "studies"
+
+
+def results(settings: Any, histories: pd.DataFrame | None = None, evaluations: pd.DataFrame | None = None) -> Results:
+    nothing = pd.DataFrame()
+    return Results(
+        evaluations=nothing if evaluations is None else evaluations,
+        histories=nothing if histories is None else histories,
+        measurements=nothing,
+        payloads={},
+        settings=settings,
+    )
+
+
+def verdicts(claims: list[Any]) -> list[object]:
+    return [claim.judged()["verdict"] for claim in claims]
+
+
+def curves() -> pd.DataFrame:
+    """40 epochs: on pathway 1 robust accuracy peaks at epoch 10 and gives way, on pathway 2 it levels off at 16."""
+    epochs = np.arange(1, 41)
+    up, down = np.minimum(epochs, 10) * 6.0, np.maximum(epochs - 10, 0) * 1.5
+    lines: dict[tuple[str, str], Any] = {
+        ("pathway 1", "robust"): up - down,
+        ("pathway 1", "non-robust"): 2 * down,
+        ("pathway 1", "validation"): np.full(40, 95.0),
+        ("pathway 1", b1.CORRELATION): np.minimum(epochs, 11) * 2.0,
+        ("pathway 2", "robust"): np.minimum(epochs, 16) * 5.0,
+        ("pathway 2", "non-robust"): np.full(40, 3.0),
+        ("pathway 2", "validation"): np.full(40, 80.0),
+        ("pathway 2", b1.CORRELATION): np.minimum(epochs, 30) * 2.0,
+    }
+    frames = [
+        pd.DataFrame({"epoch": epochs, "accuracy": values + 0.1 * seed, "images": 300}).assign(
+            row=row, probe=probe, seed=seed
+        )
+        for (row, probe), values in lines.items()
+        for seed in SEEDS
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_b1_measures_where_curves_turn() -> None:
+    given = results(b1.Settings(pathway_1="a", pathway_2="b", window=1), curves())
+    table = b1.table(given).set_index(["row", "probe"])["turning_epoch"]
+    assert table["pathway 1", "robust"] == 10
+    assert table["pathway 1", b1.CORRELATION] == 11
+    assert table["pathway 2", "robust"] == 16
+    assert table["pathway 2", b1.CORRELATION] == 30
+    assert table.isna().sum() == 4
+    *pathways, with_peak, with_level = b1.claims(given)
+    # On pathway 2 robust accuracy is 80 % and non-robust 3 %: nine tenths and more.
+    assert verdicts(pathways) == ["held"] * 7
+    # One epoch of 40 apart, and fourteen, where four are a tenth.
+    assert list(with_peak.values) == pytest.approx([7.5] * 3)
+    assert list(with_level.values) == pytest.approx([-25.0] * 3)
+    assert verdicts([with_level]) == ["not held"]
+
+
+def test_b1_probes_one_model_per_variant_and_pathway() -> None:
+    study = read_study(STUDIES / "two-pathways-cifar10.yaml")
+    pieces = Pieces(replace(study, seeds=(0,)))
+    settings = b1.Settings(
+        pathway_1="pathway-1",
+        pathway_2="pathway-2",
+        also=(
+            b1.Variant(pathway_1="pathway-1-cinic", pathway_2="pathway-2", data="CINIC-10", architecture="resnet18"),
+        ),
+    )
+    needs = b1.needs(pieces, settings)
+    assert [need.row for need in needs] == [
+        "pathway 1",
+        "pathway 2",
+        "pathway 1, resnet18, CINIC-10",
+        "pathway 2, resnet18, CINIC-10",
+    ]
+    assert needs[2].recipe.inputs["original"] is pieces.data("CINIC-10")
+    parameters = needs[2].recipe.parameters
+    assert isinstance(parameters, Model)
+    assert parameters.architecture.name == "resnet18"
+
+
+def grid_rows(probes: dict[str, Callable[[float, int], float]], rows: tuple[str, ...] = ("cell",)) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "row": row,
+                "seed": seed,
+                "epoch": 40,
+                "probe": probe,
+                "accuracy": value(decay, seed),
+                "images": 300,
+                "learning_rate": rate,
+                "augmentation": augmentation,
+                "weight_decay": decay,
+            }
+            for row in rows
+            for seed in SEEDS
+            for rate, augmentation, decays in (
+                (0.5, "none", (0.0, 1e-3, 2e-3, 3e-3)),
+                (0.5, "crop_padding4_flip", (0.0, 3e-3)),
+            )
+            for decay in decays
+            for probe, value in probes.items()
+        ]
+    )
+
+
+def test_b2_chooses_by_validation_and_keeps_every_cell() -> None:
+    """The cell that is best on the test split is not the one that is best on the validation split."""
+    rows = grid_rows(
+        {
+            b2.SELECTION: lambda decay, seed: 50 - abs(decay - 1e-3) * 1e4 + seed,
+            "D": lambda decay, seed: 20 + decay * 1e4 + seed,
+            "D_shift": lambda decay, seed: 10.0 + seed,
+        },
+        rows=tuple(b2.SETS),
+    )
+    rows.loc[rows["augmentation"] != "none", "accuracy"] -= 5
+    given = results(b2.Settings(grid="any"), rows)
+    table = b2.table(given)
+    assert len(table) == 2 * 6 * 3
+    chosen = table[table["chosen"] == "yes"]
+    assert set(zip(chosen["augmentation"], chosen["weight_decay"], strict=True)) == {("no", 1e-3)}
+    assert set(table["augmentation"]) == {"yes", "no"}
+    transfers, does_not, _ = b2.claims(given)
+    assert list(transfers.values) == pytest.approx([20.0] * 3)
+    assert list(does_not.values) == pytest.approx([-20.0] * 3)
+
+
+def test_b3_finds_the_crossing_of_its_longest_series() -> None:
+    """D rises by 40 points per 1e-3, D_shift falls by as much, from 0 and 100: they cross at 1.25e-3."""
+    rows = grid_rows(
+        {"D": lambda decay, seed: 4e4 * decay + seed, "D_shift": lambda decay, seed: 100 - 4e4 * decay + seed}
+    )
+    given = results(b3.Settings(grid="any"), rows.assign(row=[f"cell-{number}" for number in range(len(rows))]))
+    line = b3.series(given)
+    assert set(line["augmentation"]) == {"no"}
+    assert sorted(line["weight_decay"].unique()) == [0.0, 1e-3, 2e-3, 3e-3]
+    crossing, low, high = b3.crossing_of(line)
+    assert (crossing, low, high) == pytest.approx((1.25e-3, 1.25e-3, 1.25e-3))
+    pathway_2, pathway_1, sharp = b3.claims(given)
+    assert verdicts([pathway_2, pathway_1, sharp]) == ["held", "held", "not held"]
+    assert "0.00125" in pathway_1.quantity
+    # The middle half of a straight rise is half of the series.
+    assert list(sharp.values) == pytest.approx([100 * (0.625 - 1.5) / 3] * 3)
+    assert len(b3.table(given)) == 12
+    b3.figure(given).canvas.draw()
+
+
+def test_b3_needs_a_grid_along_the_weight_decay() -> None:
+    study = read_study(STUDIES / "digits-full.yaml")
+    grids = {name: replace(grid, cells=({"learning_rate": (0.1,)},)) for name, grid in study.grids.items()}
+    with pytest.raises(UserError, match=r"^grids.pathways.cells: none varies weight_decay"):
+        b3.needs(Pieces(replace(study, grids=grids)), b3.Settings(grid="pathways"))
+
+
+def test_b3_stands_beside_table_5() -> None:
+    """Every number of the published table finds its cell of the full study's grid."""
+    study = read_study(STUDIES / "two-pathways-cifar10.yaml")
+    published = read_published(b3.EXPERIMENT, "CIFAR-10")
+    assert published is not None
+    rows = pd.DataFrame(
+        [
+            {"row": cell.name, "seed": 0, "epoch": 120, "probe": probe, "accuracy": 50.0, "images": 1, **cell.varied}
+            for cell in study.cells("table-5")
+            for probe in ("D", "D_shift")
+        ]
+    )
+    given = replace(
+        results(b3.Settings(grid="table-5"), rows), published=pd.DataFrame(published["rows"]), comparable=True
+    )
+    table = b3.table(given)
+    assert len(table) == 32
+    assert table["published_accuracy"].notna().all()
+    assert (table.loc[table["test_set"] == "D", "published_accuracy"].sum()) == pytest.approx(
+        sum(row["accuracy"] for row in published["rows"] if row["test_set"] == "D")
+    )
+
+
+def test_b4_asks_for_both_transfers() -> None:
+    pieces = Pieces(replace(read_study(STUDIES / "digits-full.yaml"), seeds=(0,)))
+    normal, overfit = b4.needs(pieces, b4.Settings(normal="standard", overfit="pathway-2", images=50, every=2))
+    assert set(normal.recipe.inputs) == {"data", "normal", "overfit"}
+    assert normal.recipe.inputs["normal"] is overfit.recipe.inputs["normal"]
+    assert normal.recipe.inputs["normal"].parameters.seed != normal.recipe.parameters.seed  # type: ignore[union-attr]
+    assert "robustfeatures.training.adversary" in normal.recipe.code_entries
+    names = {b4.ATTACK, f"{b4.ATTACK} on normal", f"{b4.ATTACK} on overfit", "train", "validation"}
+    assert names == b4.LINES.keys()
+
+
+def test_b5_tests_each_model_on_both_sets() -> None:
+    study = read_study(STUDIES / "digits-full.yaml")
+    first = b5.CrossSet(data="first-half", training="standard")
+    second = b5.CrossSet(data="second-half", training="standard")
+    settings = b5.Settings(first=first, second=second, independent=False)
+    needs = b5.needs(Pieces(replace(study, seeds=(0,))), settings)
+    assert [(need.row, need.columns["tested_on"]) for need in needs] == [
+        (row, data)
+        for half in ("first-half", "second-half")
+        for row in (half, f"{half}, D_det")
+        for data in ("first-half", "second-half")
+    ]
+    assert len({need.recipe.digest for need in needs}) == 8
+    rows = [
+        {"row": need.row, "seed": seed, "classes": 10, "eps": 0.0, "accuracy": 25.0 + seed, **need.columns}
+        for need in needs
+        for seed in SEEDS
+    ]
+    claims = b5.claims(results(settings, evaluations=pd.DataFrame(rows)))
+    assert [list(claim.values) for claim in claims] == [[15.0, 16.0, 17.0]] * 2
+    assert all(claim.sentence.endswith(b5.WEAKER) for claim in claims)
+    with pytest.raises(UserError, match=r"experiments\.B5\.second\.data: 'first-half' is the first set too"):
+        b5.needs(Pieces(study), replace(settings, second=first))
+
+
+def test_b5_halves_share_no_image() -> None:
+    from robustfeatures.data.preparing import prepared
+
+    study: Study = read_study(STUDIES / "digits-full.yaml")
+    halves = [prepared(study.other_data[name], Path()) for name in ("first-half", "second-half")]
+    assert study.data is not None
+    whole = prepared(study.data, Path())
+    for split in ("train", "test"):
+        one, other = (set(half[split].source_index.tolist()) for half in halves)
+        assert not one & other
+        assert one | other == set(whole[split].source_index.tolist())
