@@ -115,7 +115,6 @@ def test_published_numbers_are_the_papers(path: Path) -> None:
     assert quoted <= numbers
 
 
-def test_every_module_is_found_by_its_id() -> None:
     for identifier in experiment_modules():
         assert experiment(identifier).id == identifier
         assert experiment(identifier).caption
