@@ -114,7 +114,6 @@ def test_published_numbers_are_the_papers(path: Path) -> None:
     }
     assert quoted <= numbers
 
-
     for identifier in experiment_modules():
         assert experiment(identifier).id == identifier
         assert experiment(identifier).caption
