@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from robustfeatures.errors import printable
+from robustfeatures.experiments.plots.style import DPI
 from robustfeatures.report.making import caption, making
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from robustfeatures.views import ViewJob
 
-BITMAP_DPI = 200
 # Characters of a warning per inch of the figure, and how many warnings stand there; the caption has them all.
 PER_INCH = 15
 MOST_WARNINGS = 3
@@ -42,6 +42,6 @@ def drawn(figure: Figure, notes: Sequence[str]) -> dict[str, bytes]:
     for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):
         buffer = io.BytesIO()
         around = "tight" if warnings else None
-        figure.savefig(buffer, format=suffix[1:], dpi=BITMAP_DPI, metadata=metadata, bbox_inches=around)
+        figure.savefig(buffer, format=suffix[1:], dpi=DPI, metadata=metadata, bbox_inches=around)
         contents[suffix] = buffer.getvalue()
     return contents
