@@ -26,7 +26,8 @@ from robustfeatures.experiments.plots import (
 )
 from robustfeatures.experiments.plots.images import CELL, LONGEST_LABEL
 from robustfeatures.experiments.plots.samples import magnification
-from robustfeatures.stages.figure import BITMAP_DPI, drawn
+from robustfeatures.experiments.plots.style import DPI
+from robustfeatures.stages.figure import drawn
 from tests.experiments.test_claims import results
 
 rng = np.random.default_rng(0)
@@ -239,4 +240,4 @@ def test_a_warning_stands_in_the_figure() -> None:
     contents = drawn(figure, ["white-box attacks are weaker than black-box ones"])
     assert "Warning: white-box attacks" in figure.texts[-1].get_text()
     height = int.from_bytes(contents[".png"][20:24], "big")
-    assert height > figure.get_figheight() * BITMAP_DPI
+    assert height > figure.get_figheight() * DPI

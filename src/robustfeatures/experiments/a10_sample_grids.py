@@ -1,4 +1,4 @@
-"""A10: samples of every derived set, original above derived, perturbation magnified.
+"""A10: samples of every derived set, original above derived, the change magnified.
 
 not-bugs-2019, Figures 2a, 7 and 9.
 """
@@ -49,8 +49,9 @@ EXPERIMENT = Experiment(
     settings=Settings,
     figure=figure,
     caption=(
-        "Samples of every derived set, the same images in each: the original with its class, the derived image with "
-        "its label, and the change from where it started, drawn round grey: from the original itself for attacks, "
-        "magnified; from another image for inversions."
+        "Samples of every derived set, the same images in each, below the originals with their classes. Sets made by "
+        "an attack: the derived image with its label, and the change from the original round grey, magnified, on one "
+        "scale for all of these sets. Sets made by inversion: the image that the inversion started from, unless that "
+        "was noise, and the derived image, which keeps the label of the original above."
     ),
 )

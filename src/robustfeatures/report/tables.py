@@ -128,7 +128,7 @@ def _beside(name: str) -> list[str]:
 
 
 def _named(column: str, units: Mapping[str, str]) -> str:
-    return f"{column} ({units[column]})" if column in units else column
+    return f"{column} ({units[column]})" if units.get(column) else column
 
 
 def _clean(table: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:

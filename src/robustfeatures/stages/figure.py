@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from robustfeatures.errors import printable
+from robustfeatures.experiments.plots.style import DPI
 from robustfeatures.report.making import caption, making
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
     from robustfeatures.views import ViewJob
 
-BITMAP_DPI = 200
-# Characters of a warning per inch of the figure.
+# Characters of a warning per inch of the figure, and how many warnings stand there; the caption has them all.
 PER_INCH = 15
+MOST_WARNINGS = 3
 
 
 def make(view: ViewJob) -> Mapping[str, bytes]:
@@ -31,13 +32,16 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
 
 def drawn(figure: Figure, notes: Sequence[str]) -> dict[str, bytes]:
     """The figure as `.png` and `.pdf`, with the warnings below it."""
-    warnings = [textwrap.fill(f"Warning: {printable(note)}", int(PER_INCH * figure.get_figwidth())) for note in notes]
+    shown = [f"Warning: {printable(note)}" for note in notes[:MOST_WARNINGS]]
+    if len(notes) > MOST_WARNINGS:
+        shown.append(f"{len(notes) - MOST_WARNINGS} more warnings: see the caption")
+    warnings = [textwrap.fill(line, int(PER_INCH * figure.get_figwidth())) for line in shown]
     if warnings:
         figure.text(0.02, -0.02, "\n".join(warnings), va="top", fontsize=8, fontweight="bold")
     contents = {}
     for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):
         buffer = io.BytesIO()
         around = "tight" if warnings else None
-        figure.savefig(buffer, format=suffix[1:], dpi=BITMAP_DPI, metadata=metadata, bbox_inches=around)
+        figure.savefig(buffer, format=suffix[1:], dpi=DPI, metadata=metadata, bbox_inches=around)
         contents[suffix] = buffer.getvalue()
     return contents

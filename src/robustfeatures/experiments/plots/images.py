@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from robustfeatures.errors import printable
+from robustfeatures.experiments.plots.style import DPI
 
-# All places are whole pixels at this resolution, so that no pixel of an image is wider than its neighbour.
-DPI = 200
+# All places are whole pixels of the bitmap, so that no pixel of an image is wider than its neighbour.
 CELL = 112
 GAP = 14
 # Characters of a name above an image that is just over half an inch wide.

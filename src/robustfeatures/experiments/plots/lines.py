@@ -14,15 +14,17 @@ from robustfeatures.experiments.plots.style import (
     MARKERS,
     STYLES,
     in_order,
+    leftmost,
     legend_above,
     log_axis,
     mark_published,
     name_horizontal,
+    panels_of,
     published_handle,
     value_axis,
 )
 
-# Curves of no more points than this show each of them.
+# Curves of no more points than this show each of them; others as many, if styles alone do not tell them apart.
 FEW_POINTS = 15
 
 
@@ -49,14 +51,14 @@ def curves(
     the curve, `x`; it is drawn as hollow diamonds.
     """
     panels, lines = in_order(rows[panel]) if panel else [None], in_order(rows[line])
-    figure = Figure(figsize=(max(4.5, 4.0 * len(panels)), 3.2), layout="constrained")
-    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)
-    for axes, name in zip(grid[0], panels, strict=True):
+    width = 4.5 if len(panels) == 1 else 4.0 if len(panels) == 2 else 3.2
+    figure, grid = panels_of(len(panels), width=width, height=3.2)
+    for axes, name in zip(grid, panels, strict=True):
         part = rows if panel is None else rows[rows[panel] == name]
         printed = published if panel is None or published is None else published[published[panel] == name]
         for number, each in enumerate(lines):
             mine = part[part[line] == each]
-            _curve(axes, mine, x=x, value=value, number=number)
+            _curve(axes, mine, x=x, value=value, number=number, many=len(lines) > len(STYLES))
             if raw is not None:
                 means = mine.groupby(x)[raw].mean()
                 axes.plot(means.index.to_numpy(), means, color=COLOURS[number % len(COLOURS)], lw=0.5, alpha=0.6)
@@ -67,28 +69,30 @@ def curves(
         if panel is not None:
             axes.set_title(panel_label(name), fontsize=10)
         value_axis(axes, ylabel, log=log_y)
-        axes.label_outer()
+        if axes not in leftmost(grid):
+            axes.set_ylabel("")
         if log_x:
             log_axis(axes, "x")
-    name_horizontal(figure, list(grid[0]), xlabel)
-    handles = grid[0][0].get_legend_handles_labels()[0]
+    name_horizontal(figure, grid, xlabel)
+    handles = grid[0].get_legend_handles_labels()[0]
     for handle, each in zip(handles, lines, strict=True):
         handle.set_label(line_label(each))
     legend_above(figure, [*handles, *([published_handle()] if published is not None else [])])
     return figure
 
 
-def _curve(axes: Axes, rows: pd.DataFrame, *, x: str, value: str, number: int) -> None:
+def _curve(axes: Axes, rows: pd.DataFrame, *, x: str, value: str, number: int, many: bool) -> None:
     """One line and its band, in the colour, style and marker of this number."""
     part = rows.groupby(x)[value].agg(["mean", "std"])
     band = part["std"].fillna(0.0)
     colour = COLOURS[number % len(COLOURS)]
-    few = len(part) <= FEW_POINTS
+    marked = many or len(part) <= FEW_POINTS
     axes.plot(
         part.index.to_numpy(),
         part["mean"],
         linestyle=STYLES[number % len(STYLES)],
-        marker=MARKERS[number % len(MARKERS)] if few else None,
+        marker=MARKERS[number % len(MARKERS)] if marked else None,
+        markevery=max(1, len(part) // FEW_POINTS),
         markersize=3.5,
         color=colour,
         label=str(number),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from robustfeatures.experiments.plots.style import in_order, name_horizontal
+from robustfeatures.experiments.plots.style import in_order, leftmost, name_horizontal, panels_of
 
 # From dark to light throughout, so that it is read in grey too.
 COLOUR_MAP = "cividis"
@@ -45,9 +46,8 @@ def heat_map(
     low, high = limits or (float(means.min()), float(means.max()))
     numbered = max(len(names), len(columns)) <= MOST_NUMBERS
     width, height = (max(2.4, 0.42 * len(columns)), max(1.6, 0.34 * len(names))) if numbered else UNNUMBERED
-    figure = Figure(figsize=(width * len(panels) + 1.8, height + 0.9), layout="constrained")
-    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)
-    for axes, name in zip(grid[0], panels, strict=True):
+    figure, grid = panels_of(len(panels), width=width, height=height + 0.9, aside=1.8)
+    for axes, name in zip(grid, panels, strict=True):
         part = means if panel is None else means.xs(name, level=panel)
         values = part.unstack(column).reindex(index=names, columns=columns).to_numpy(dtype=float)
         drawn = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
@@ -55,9 +55,10 @@ def heat_map(
         _ticks(axes, names, columns)
         if numbered:
             _numbers(axes, values, low, high, cell)
-    name_horizontal(figure, list(grid[0]), xlabel)
-    grid[0][0].set_ylabel(ylabel)
-    figure.colorbar(drawn, ax=list(grid[0]), label=label, fraction=0.05, pad=0.02)
+    name_horizontal(figure, grid, xlabel)
+    for axes in leftmost(grid):
+        axes.set_ylabel(ylabel)
+    figure.colorbar(drawn, ax=grid, label=label, fraction=0.05, pad=0.02)
     return figure
 
 
@@ -84,4 +85,6 @@ def _numbers(axes: Axes, values: NDArray[np.float64], low: float, high: float, c
     for (at_row, at_column), value in np.ndenumerate(values):
         if np.isfinite(value):
             colour = "black" if value > middle else "white"
-            axes.text(at_column, at_row, cell(value), ha="center", va="center", fontsize=7, color=colour)
+            # What is rounded to nothing has no sign.
+            text = re.sub(r"^-(?=[0.]+$)", "", cell(value))
+            axes.text(at_column, at_row, text, ha="center", va="center", fontsize=7, color=colour)

@@ -15,9 +15,11 @@ from robustfeatures.experiments.plots.style import (
     COLOURS,
     MARKERS,
     in_order,
+    leftmost,
     legend_above,
     mark_published,
     name_horizontal,
+    panels_of,
     published_handle,
 )
 from robustfeatures.experiments.summaries import CONFIDENCE, correlation
@@ -42,9 +44,8 @@ def scatter(
     """
     panels, points = in_order(rows[panel]) if panel else [None], in_order(rows[point])
     named = len(points) <= len(MARKERS)
-    figure = Figure(figsize=(max(4.0, 3.6 * len(panels)), 3.4), layout="constrained")
-    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)
-    for axes, name in zip(grid[0], panels, strict=True):
+    figure, grid = panels_of(len(panels), width=4.0 if len(panels) == 1 else 3.6, height=3.4)
+    for axes, name in zip(grid, panels, strict=True):
         part = rows if panel is None else rows[rows[panel] == name]
         found = part.groupby(point, sort=False)[[x, y]].agg(["mean", "std"]).reindex(points)
         for number, each in enumerate(points):
@@ -67,9 +68,10 @@ def scatter(
         title = [] if panel is None else [panel_label(name)]
         means = found.xs("mean", axis="columns", level=1).dropna()
         axes.set_title("\n".join([*title, *_fit(axes, means[x].to_numpy(), means[y].to_numpy())]), fontsize=9)
-    name_horizontal(figure, list(grid[0]), xlabel)
-    grid[0][0].set_ylabel(ylabel)
-    handles = grid[0][0].get_legend_handles_labels()[0] if named else []
+    name_horizontal(figure, grid, xlabel)
+    for axes in leftmost(grid):
+        axes.set_ylabel(ylabel)
+    handles = grid[0].get_legend_handles_labels()[0] if named else []
     shown = [*handles, *([published_handle()] if published is not None else [])]
     if shown:
         legend_above(figure, shown)

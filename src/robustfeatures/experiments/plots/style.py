@@ -13,6 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+# Of bitmaps.
+DPI = 200
+# Panels stand side by side up to this width in inches, and then below each other.
+WIDEST = 10.0
 # Okabe and Ito's colours, which differ in lightness too.
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
@@ -50,6 +54,22 @@ def in_order(values: pd.Series) -> list[Any]:
 def spread(values: Sequence[float]) -> float:
     """The standard deviation over seeds (n - 1), 0 of fewer than two."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def panels_of(count: int, *, width: float, height: float, aside: float = 0.0) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels of this size in inches, on one vertical scale, with `aside` inches beside them."""
+    columns = min(count, max(1, int(WIDEST / width)))
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width * columns + aside, height * rows), layout="constrained")
+    places = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
+    for unused in places[count:]:
+        unused.remove()
+    return figure, places[:count]
+
+
+def leftmost(panels: Sequence[Axes]) -> list[Axes]:
+    """The first panel of each row."""
+    return [axes for axes in panels if axes.get_subplotspec().is_first_col()]
 
 
 def value_axis(axes: Axes, label: str, *, log: bool = False) -> None:
