@@ -97,11 +97,11 @@ def test_entropy_of_a_few_draws_of_many_values() -> None:
     assert np.mean([entropy(one) for one in draws]) == pytest.approx(math.log(50), abs=0.05)
 
 
-@pytest.mark.parametrize("total", [5, 270, 5000])
+@pytest.mark.parametrize("total", [5, 270, 2000])
 @pytest.mark.parametrize("share", [0.05, 0.5, 2.9, 3.1, 4.9])
 def test_what_is_not_seen_is_its_series(total: int, share: float) -> None:
     coverage = share / total
-    ahead = np.arange(1.0, 100 / coverage)
+    ahead = np.arange(1.0, 40 / coverage)
     series = float(((1 - coverage) ** ahead / (total - 1 + ahead)).sum())
     assert _unseen(total, coverage) == pytest.approx(series, rel=1e-9)
 

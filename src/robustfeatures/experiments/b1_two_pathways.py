@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECTION = "two-pathways-2021, Section 4.2"
 CORRELATION = "performance correlation"
 PROBES = (
-    Probe(name="train", input="data", split="train"),
+    Probe(name="train", input="data", split="train", images=10_000),
     Probe(name="validation", input="data", split="validation"),
     Probe(name="non-robust", input="original", split="test"),
     Probe(name="robust", input="original", split="test", label_shift=1),

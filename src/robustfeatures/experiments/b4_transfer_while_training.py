@@ -53,7 +53,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """The first network of each kind, probed with the second of each; D needs a validation split."""
     data = pieces.data()
     probes = (
-        Probe(name="train", input="data", split="train"),
+        Probe(name="train", input="data", split="train", images=10_000),
         Probe(name="validation", input="data", split="validation"),
         Probe(
             name=ATTACK,

@@ -23,7 +23,7 @@ LONGEST_DECAY = 50.0
 
 
 def entropy(*columns: NDArray[np.int64]) -> float:
-    """The joint entropy, in nats, of what the columns (N,) were drawn from.
+    """The joint entropy, in nats, of what the columns (N,), classes counted from 0, were drawn from.
 
     The estimator of Chao, Wang and Jost (2013), "Entropy and the species accumulation curve", Methods in Ecology and
     Evolution 4: with n_i the count of value i, and f_1 and f_2 of the values how many were seen once and twice,
@@ -32,7 +32,10 @@ def entropy(*columns: NDArray[np.int64]) -> float:
     conditional mutual information it matters, and the corrections of Miller and Madow, of Grassberger, and of Chao and
     Shen leave a multiple of its bias.
     """
-    counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)[1]
+    joint = np.zeros_like(columns[0])
+    for column in columns:
+        joint = joint * (int(column.max()) + 1) + column
+    counts = np.unique(joint, return_counts=True)[1]
     total = int(counts.sum())
     seen = float((counts / total * (digamma(total) - digamma(counts))).sum())
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())
