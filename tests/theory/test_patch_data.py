@@ -95,10 +95,10 @@ def test_a_representative_holds_one_kind_of_feature() -> None:
     ("change", "broken"),
     [
         ({"beta": 1.2}, "robust features are stronger"),
-        ({"patches": 8}, "non-robust features are denser"),
+        ({"patches": 16}, "non-robust features are denser"),
         ({"dimension": 5}, "features are orthogonal"),
         ({"radius": 1.1}, "the radius is small"),
-        ({"radius": 0.6}, "the radius lets non-robust features be replaced"),
+        ({"radius": 0.5}, "the radius lets non-robust features be replaced"),
         ({"ascent_rate": 0.01}, "ascent is faster than descent"),
         ({"noise": 0.5}, "noise is small"),
     ],

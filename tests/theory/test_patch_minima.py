@@ -30,7 +30,7 @@ def test_the_risk_has_the_closed_form_and_vanishes(minimum: str) -> None:
         assert float(risk) == pytest.approx(noiseless_risk(QUIET, minimum, gamma), rel=1e-9, abs=1e-15)
         risks.append(float(risk))
     # For large gamma the margin is m |J| (gamma c - (1 - 1/q) rho).
-    count, coefficient = {"robust": (1, 1.0), "non-robust": (23, 0.5)}[minimum]
+    count, coefficient = {"robust": (1, 1.0), "non-robust": (39, 0.4)}[minimum]
     margin = SMALL.width * count * (30 * coefficient - 2 / 3)
     assert risks[-1] == pytest.approx(2 * math.exp(-margin), rel=1e-6, abs=1e-15)
     assert risks == sorted(risks, reverse=True)

@@ -43,9 +43,8 @@ def draw(
     labels = torch.randint(constants.classes, (count,), generator=generator)
     order = torch.rand(shape, generator=generator).argsort(dim=1)
     robust = order < constants.robust_patches
-    means = torch.where(robust, constants.alpha, constants.beta)
-    around = 1 + constants.spread * (2 * torch.rand(shape, generator=generator) - 1)
-    coefficients = (means * around).to(dtype)
+    means = constants.beta + (constants.alpha - constants.beta) * robust.to(dtype)
+    coefficients = means * (1 + constants.spread * (2 * torch.rand(shape, generator=generator, dtype=dtype) - 1))
     points = constants.noise * torch.randn((*shape, constants.dimension), generator=generator, dtype=dtype)
     axis = torch.where(robust, labels[:, None], constants.classes + labels[:, None])
     points.scatter_add_(2, axis[..., None], coefficients[..., None])
