@@ -106,8 +106,8 @@ def test_no_draw_of_the_training_moves(digits: Digits) -> None:
         images, labels = InMemory(digits.images[:200]), digits.labels[:200]
         attack = Attacker(network, AWAY, "float32")
 
-        def drawing(batch: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-            return attack((batch + 0.01 * torch.randn_like(batch)).clamp(0, 1), wanted)
+        def drawing(batch: torch.Tensor, wanted: torch.Tensor, seed: int) -> torch.Tensor:
+            return attack((batch + 0.01 * torch.randn_like(batch)).clamp(0, 1), wanted, seed)
 
         probes = [ProbeSet("attacked", images, labels, attack=drawing), ProbeSet("train", images, labels)]
         train(network, images, labels, replace(QUICK, epochs=2), seed=0, probes=probes if with_probes else ())
