@@ -1,4 +1,4 @@
-"""Linear classifiers: worst cases against every corner of the box, optima against other solvers, training against both."""
+"""Linear classifiers: worst cases against every corner of the box, optima against other solvers, and training."""
 
 from __future__ import annotations
 
@@ -90,9 +90,7 @@ def test_pixels_left_out_have_no_weight() -> None:
     kept = np.array([7, 2, 11])
     found = standard_solution(problem, kept)
     assert set(np.flatnonzero(found.weights)) == set(kept)
-    alone = Problem(
-        problem.images[:, kept], problem.labels, 0.0, DECAY, problem.mean[kept], problem.std[kept]
-    )
+    alone = Problem(problem.images[:, kept], problem.labels, 0.0, DECAY, problem.mean[kept], problem.std[kept])
     np.testing.assert_allclose(found.weights[kept], solution(alone).weights, atol=1e-3)
 
 
@@ -141,9 +139,7 @@ def test_the_objective_is_that_of_a_networks_training(five_or_seven: Problem) ->
 @pytest.mark.parametrize("eps", [0.0, EPS])
 def test_gradient_descent_comes_close_to_the_optimum(five_or_seven: Problem, eps: float) -> None:
     """From its start it closes all but a fiftieth of the way; the optimum is below it, as it must be."""
-    problem = Problem(
-        five_or_seven.images, five_or_seven.labels, eps, DECAY, five_or_seven.mean, five_or_seven.std
-    )
+    problem = Problem(five_or_seven.images, five_or_seven.labels, eps, DECAY, five_or_seven.mean, five_or_seven.std)
     network = linear_network(problem)
     before = problem.objective(of_network(network))
     images, labels = tensors(problem)
