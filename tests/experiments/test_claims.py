@@ -110,7 +110,11 @@ def test_published_numbers_are_the_papers(path: Path) -> None:
     entries = [entry for part in read_yaml(path).values() if isinstance(part, list) for entry in part]
     rows = [row for entry in entries for row in entry["rows"]]
     quoted = {
-        float(cell) for row in rows for column, cell in row.items() if column != "eps" and not isinstance(cell, str)
+        float(cell)
+        for row in rows
+        for column, cell in row.items()
+        # Radii are printed as fractions of 255 too.
+        if not column.startswith("eps") and not isinstance(cell, str)
     }
     assert quoted <= numbers
 

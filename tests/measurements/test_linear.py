@@ -1,4 +1,4 @@
-"""Linear classifiers: worst cases against every corner of the box, optima against other solvers, training against both."""
+"""Linear classifiers: worst cases against every corner of the box, optima against other solvers, and training."""
 
 from __future__ import annotations
 

@@ -74,6 +74,7 @@ def test_every_parameter_enters_the_digest() -> None:
                 {"schedule": "constant"},
                 {"augmentation": Augmentation(flip=True)},
                 {"milestones": (1,)},
+                {"natural": 0.5},
             )
         ),
     ]

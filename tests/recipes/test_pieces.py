@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.parameters import Architecture, Data
+from robustfeatures.recipes.parameters import Architecture, Data, Evaluation, Subset
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.recipes.study import Study, read_study
 from tests.conftest import REPOSITORY
@@ -33,6 +33,34 @@ def test_other_data_carry_through(study: Study) -> None:
     assert model.inputs["data"].inputs["data"] is pieces.data("halves")
     assert model.inputs["data"].inputs["source"].inputs["data"] is pieces.data("halves")
     assert pieces.evaluation(model, eps=(0.0,)).inputs["data"] is pieces.data()
+
+
+def test_a_training_may_follow_from_a_named_one(study: Study) -> None:
+    pieces = Pieces(study)
+    plain = pieces.training("standard")
+    data = {"data": pieces.data()}
+    assert pieces.model("m", plain, 0, data).digest == pieces.model("m", "standard", 0, data).digest
+    longer = pieces.model("m", replace(plain, epochs=plain.epochs + 1), 0, data)
+    assert longer.digest != pieces.model("m", "standard", 0, data).digest
+
+
+def test_data_are_narrowed_after_their_own_operations(study: Study) -> None:
+    fewer, fewest = (Subset(kind="subset", split="train", samples=samples) for samples in (100, 10))
+    half = Data(source="digits", test=0.5, operations=(fewer,))
+    pieces = Pieces(replace(study, other_data={"half": half}))
+    assert pieces.narrowed("few", [fewest], data="half").parameters == replace(half, operations=(fewer, fewest))
+    assert pieces.narrowed("few", [fewest]).digest != pieces.data().digest
+
+
+def test_an_evaluation_in_another_norm(study: Study) -> None:
+    pieces = Pieces(study)
+    model = pieces.source_model("standard", 0)
+    own, same = pieces.evaluation(model, eps=(0.1,)), pieces.evaluation(model, eps=(0.1,), norm="l2")
+    other = pieces.evaluation(model, eps=(0.1,), norm="linf")
+    assert own.digest == same.digest
+    assert isinstance(own.parameters, Evaluation)
+    assert other.parameters == replace(own.parameters, norm="linf")
+    assert other.label != own.label
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ def table(results: Results) -> pd.DataFrame:
     from robustfeatures.experiments.summaries import over_seeds
 
     rows = _per_seed(results)
-    return over_seeds(rows.assign(norm=rows["norm"].map(NORM_NAMES)), ["norm", "model"], values=NUMBERS)
+    named = rows.assign(norm=rows["norm"].map(NORM_NAMES)).sort_values("norm", kind="stable")
+    return over_seeds(named, ["norm", "model"], values=NUMBERS)
 
 
 def figure(results: Results) -> Figure:
@@ -71,7 +72,7 @@ def figure(results: Results) -> Figure:
         labels = class_labels(original, original.labels[places])
         rows = [ImageRow("original", original.float_images(places), labels)]
         for name in (STANDARD, *results.settings.eps):
-            reached = class_labels(original, seen[norm, name].loc[places])
+            reached = class_labels(original, seen.loc[[(norm, name, place) for place in places]])
             rows.append(ImageRow(TITLES[name], sets[f"{norm} {name}"].float_images(places), reached))
         blocks[f"{NORM_NAMES[norm]} {eps:g}"] = rows
     return image_grid(blocks)

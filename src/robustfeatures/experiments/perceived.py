@@ -138,5 +138,9 @@ def in_red_and_blue(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def per_seed(measurements: pd.DataFrame, by: list[str], values: list[str]) -> pd.DataFrame:
-    """Means over images of these values, by `by` and seed, in order of appearance; an image's nan is left out."""
-    return measurements.groupby([*by, "seed"], sort=False)[values].mean().reset_index()
+    """Means over images of these values, by `by` (with "model") and seed, the standard network first.
+
+    An image whose value is nan is left out.
+    """
+    means = measurements.groupby([*by, "seed"], sort=False)[values].mean().reset_index()
+    return means.sort_values("model", key=lambda models: models.map(list(TITLES).index), kind="stable")

@@ -1,0 +1,39 @@
+"""Gradients of the loss, and the pictures made of them."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from robustfeatures.attacks.gradients import loss_gradients, pictured
+from robustfeatures.models.network import Network
+from tests.conftest import Digits
+
+
+def test_each_gradient_is_that_of_its_image_alone(digits: Digits, network: Network) -> None:
+    images, labels = digits.images[:4], digits.labels[:4]
+    found = loss_gradients(network, images, labels)
+    for number in range(4):
+        image = images[number : number + 1].clone().requires_grad_(True)
+        functional.cross_entropy(network(image), labels[number : number + 1]).backward()
+        assert image.grad is not None
+        torch.testing.assert_close(found[number], image.grad[0], rtol=1e-4, atol=1e-7)
+    assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_pictures_of_gradients() -> None:
+    """Of 400 values of +-1 and one of 100 the deviation is 5.09; three of them are white, and zero is grey."""
+    gradient = torch.ones(1, 1, 20, 20)
+    gradient[0, 0, ::2] = -1.0
+    gradient[0, 0, 0, 0] = 100.0
+    gradient[0, 0, 1, 1] = 0.0
+    deviation = gradient.std(correction=0)
+    picture = pictured(gradient, 3.0)[0, 0]
+    assert picture[0, 0] == 1.0
+    assert picture[1, 1] == 0.5
+    torch.testing.assert_close(picture[1, 0], 0.5 + 1 / (6 * deviation))
+    torch.testing.assert_close(picture[2, 0], 0.5 - 1 / (6 * deviation))
+    # The scale is each image's own, whatever it is.
+    both = torch.cat([gradient, 1e-6 * gradient])
+    torch.testing.assert_close(pictured(both, 3.0)[0], pictured(both, 3.0)[1])
+    assert (pictured(torch.zeros(1, 3, 2, 2), 3.0) == 0.5).all()

@@ -1,0 +1,333 @@
+"""C1 to C7: what they need, and their tables, figures and claims from rows whose answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import robustfeatures.experiments.c1_training_set_size as c1
+import robustfeatures.experiments.c2_training_radius as c2
+import robustfeatures.experiments.c3_half_half_training as c3
+import robustfeatures.experiments.c4_loss_gradients as c4
+import robustfeatures.experiments.c5_large_radius_examples as c5
+import robustfeatures.experiments.c6_interpolations as c6
+import robustfeatures.experiments.c7_linear_classifiers as c7
+from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.claims import Claim
+from robustfeatures.experiments.experiment import Results
+from robustfeatures.experiments.perceived import chosen, in_red_and_blue
+from robustfeatures.experiments.sweeps import crossing, interval_of_logarithms
+from robustfeatures.recipes import parameters as p
+from robustfeatures.recipes.config import Config
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.plan import unfold
+from robustfeatures.recipes.study import Study
+from robustfeatures.views import read_published
+from tests.conftest import REPOSITORY
+
+STUDIES = REPOSITORY / "workflow" / "studies"
+SEEDS = (0, 1, 2)
+NOTHING = pd.DataFrame()
+NETWORKS = {"standard": 0.0, "l2": 0.2, "linf": 0.3}
+ENLARGED: dict[str, Any] = {
+    "eps": {"l2": 1.0, "linf": 0.1},
+    "images": 4,
+    "references": 10,
+    "shown": 3,
+    "large_eps": {"l2": 3.0, "linf": 0.5},
+}
+
+
+def results(settings: Any, **found: Any) -> Results:
+    frames = {"evaluations": NOTHING, "histories": NOTHING, "measurements": NOTHING, "payloads": {}}
+    return Results(**{**frames, **found}, settings=settings)
+
+
+def verdicts(claims: Sequence[Claim]) -> list[str]:
+    return [str(claim.judged()["verdict"]) for claim in claims]
+
+
+def jitter(seed: int) -> float:
+    """A little spread, so that intervals have a width."""
+    return 0.1 * (seed - 1)
+
+
+def test_where_a_gain_ends() -> None:
+    sizes = [10.0, 100.0, 1000.0]
+    assert crossing(sizes, [1.0, 1.0, -1.0]) == pytest.approx(100 * 10**0.5)
+    assert crossing(sizes, [3.0, -1.0, -5.0]) == pytest.approx(10**1.75)
+    assert crossing(sizes, [1.0, -1.0, 0.0]) == pytest.approx(10**1.5)
+    # The last turn is the one that counts.
+    assert crossing([*sizes, 1e4], [1.0, -1.0, 2.0, -2.0]) == pytest.approx(10**3.5)
+    for never in ([-1.0, -1.0, -1.0], [1.0, 1.0, 1.0], [1.0, -1.0, 1.0]):
+        assert np.isnan(crossing(sizes, never))
+
+
+def test_the_interval_of_a_size_is_that_of_its_logarithm() -> None:
+    values = [10.0, 100.0, 1000.0]
+    half = stats.t.ppf(0.975, 2) / 3**0.5
+    assert interval_of_logarithms([*values, float("nan")]) == pytest.approx((100, 10 ** (2 - half), 10 ** (2 + half)))
+    assert np.isnan(interval_of_logarithms([10.0, float("nan")])).all()
+
+
+@pytest.fixture
+def payload(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a data set of six images of two classes as a payload."""
+
+    def write(name: str, split: str, *, channels: int = 1, value: float = 0.25) -> Path:
+        images = np.full((6, channels, 4, 4), value, dtype=np.float32)
+        labels = np.array([0, 0, 0, 1, 1, 1])
+        dataset = ImageDataset(images, labels, {"source_index": np.arange(6)}, ("cat", "dog"))
+        write_dataset(tmp_path / f"{name}.zarr", {split: dataset})
+        return tmp_path / f"{name}.zarr"
+
+    return write
+
+
+def history(row: str, seed: int, accuracy: float, **columns: Any) -> list[dict[str, Any]]:
+    """Two epochs, of which the last alone counts."""
+    common = {"row": row, "seed": seed, "probe": "test", **columns}
+    return [{**common, "epoch": 1, "accuracy": 5.0}, {**common, "epoch": 2, "accuracy": accuracy}]
+
+
+def test_c1_measures_where_robust_training_stops_helping(payload: Callable[..., Path]) -> None:
+    """Gains of 4, 2 and -2 points on 1, 2 and 6 images: the gain ends halfway, in logarithms, between 2 and 6."""
+    settings = c1.Settings(eps={"l2": (0.5,)}, sizes=(c1.Size(samples=1, epochs=9), c1.Size(samples=2, epochs=9)))
+    rows: list[dict[str, Any]] = []
+    for seed in SEEDS:
+        for samples, plain, gain in ((c1.WHOLE, 90.0, -2.0), (1, 50.0, 4.0), (2, 70.0, 2.0)):
+            for eps, accuracy in ((0.0, plain), (0.5, plain + gain + jitter(seed))):
+                rows += history(f"{eps} {samples}", seed, accuracy, norm="L2", eps_train=eps, samples=samples)
+    found = results(settings, histories=pd.DataFrame(rows), payloads={("D", 0): payload("D", "train")})
+    table = c1.table(found)
+    assert list(table["samples"]) == [1, 2, 6, 1, 2, 6]
+    robust = table[table["eps_train"] == 0.5]
+    assert list(robust["accuracy"]) == [54.0, 72.0, 88.0]
+    middle = 12**0.5
+    assert robust["crossing"].to_list() == pytest.approx([middle] * 3, rel=0.01)
+    assert (robust["crossing_low"] < middle).all()
+    assert (robust["crossing_high"] > middle).all()
+    assert (robust["crossing_seeds"] == 3).all()
+    assert table[table["eps_train"] == 0]["crossing"].isna().all()
+    assert verdicts(c1.claims(found)) == ["held", "held", "held"]
+    (axes,) = c1.figure(found).axes
+    assert axes.get_xscale() == "log"
+    assert [line.get_label() for line in axes.lines if not str(line.get_label()).startswith("_")] == ["0", "0.5"]
+
+
+@pytest.mark.parametrize(("accuracies", "expected"), [([99, 98, 97], "held"), ([99, 90, 97], "not held")])
+def test_c2_asks_for_a_steady_decline(accuracies: list[float], expected: str) -> None:
+    rows = [
+        entry
+        for seed in SEEDS
+        for eps, accuracy in zip((0.0, 0.1, 0.2), accuracies, strict=True)
+        for entry in history(f"{eps}", seed, accuracy + jitter(seed), norm="Linf", eps_train=eps)
+    ]
+    found = results(c2.Settings(eps={"linf": (0.1, 0.2)}), histories=pd.DataFrame(rows))
+    assert verdicts(c2.claims(found)) == ["held", expected]
+    assert list(c2.table(found)["accuracy"]) == accuracies
+    assert [axes.get_title() for axes in c2.figure(found).axes] == ["Linf"]
+
+
+def published(experiment: Any, setting: str, settings: Any, **found: Any) -> Results:
+    printed = read_published(experiment, setting)
+    assert printed is not None
+    return results(
+        settings,
+        **found,
+        published=pd.DataFrame(printed["rows"]),
+        published_source=printed["source"],
+        published_setting=printed["setting"],
+        comparable=printed["setting"] == setting,
+    )
+
+
+CIFAR = {"l2": (20 / 255, 80 / 255, 320 / 255), "linf": (2 / 255, 4 / 255, 8 / 255)}
+
+
+def test_c3_sets_every_cell_of_table_4_beside_its_own() -> None:
+    """Rows that measure what the paper prints differ nowhere, whatever digits their radii have."""
+    printed = read_published(c3.EXPERIMENT, "CIFAR-10")
+    assert printed is not None
+    names = {"L2": "l2", "Linf": "linf"}
+    rows = [
+        {**row, "seed": seed, "eps": eps if row["under"] == "attack" else 0.0, "eps_train": c3.rounded(eps)}
+        | {"accuracy": row["accuracy"] + jitter(seed)}
+        for row in printed["rows"]
+        for eps in CIFAR[names[row["norm"]]]
+        if c3.rounded(eps) == row["eps_train"]
+        for seed in SEEDS
+    ]
+    evaluations = pd.DataFrame(rows).drop(columns="under")
+    found = published(c3.EXPERIMENT, "CIFAR-10", c3.Settings(eps=CIFAR), evaluations=evaluations)  # type: ignore[arg-type]
+    table = c3.table(found)
+    assert len(table) == 2 * 3 * 3 * 2
+    assert list(table["difference_accuracy"]) == pytest.approx([0.0] * 36, abs=1e-9)
+    assert verdicts(c3.claims(found)) == ["held"] * 6
+    assert len(c3.figure(found).axes[0].containers) >= 6
+
+
+def test_red_is_below_and_blue_above() -> None:
+    grey = np.array([0.0, 0.5, 1.0], dtype=np.float32).reshape(1, 1, 1, 3)
+    pictures = in_red_and_blue(grey)
+    assert pictures.transpose(0, 2, 3, 1)[0, 0].tolist() == [[1, 0, 0], [1, 1, 1], [0, 0, 1]]
+    colours = np.zeros((1, 3, 1, 1), dtype=np.float32)
+    assert in_red_and_blue(colours) is colours
+
+
+def test_the_images_shown_are_of_all_classes() -> None:
+    labels = np.array([1, 1, 0, 2, 0, 1])
+    dataset = ImageDataset(np.zeros((6, 1, 2, 2), np.float32), labels, {}, ("a", "b", "c"))
+    assert chosen(dataset, 3).tolist() == [0, 2, 3]
+    assert chosen(dataset, 5).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_c4(payload: Callable[..., Path], channels: int) -> None:
+    measurements = pd.DataFrame(
+        {"row": "gradients", "model": model, "seed": seed, "image": image, "alignment": value + jitter(seed)}
+        | {"low_frequency": value + jitter(seed), "density": 0.9 - value + jitter(seed) / 10}
+        for model, value in NETWORKS.items()
+        for seed in SEEDS
+        for image in range(2)
+    )
+    payloads = {(row, 0): payload(row, "test", channels=channels) for row in ("original", *NETWORKS)}
+    settings = c4.Settings(**{name: value for name, value in ENLARGED.items() if name != "large_eps"})
+    found = results(settings, measurements=measurements, payloads=payloads)
+    assert list(c4.table(found)["alignment"]) == pytest.approx(list(NETWORKS.values()))
+    # The jitter of a seed is that of all its networks, so the differences have none.
+    assert verdicts(c4.claims(found)) == ["held"] * 5
+    texts = [text.get_text() for text in c4.figure(found).axes[0].texts]
+    assert {"original", "standard", "L2-trained", "Linf-trained", "cat", "dog"} <= set(texts)
+
+
+def ways(norms: Sequence[str]) -> pd.DataFrame:
+    """Of four images the last stays in its class."""
+    return pd.DataFrame(
+        {"row": "ways", "norm": norm, "model": model, "seed": seed, "image": image, "label": 0}
+        | {"reached": int(image < 3), "low_frequency": value, "alignment": value if image < 3 else np.nan}
+        | {"width": value + jitter(seed) if image < 3 else np.nan, "detour": 0.0 if image < 3 else np.nan}
+        for norm in norms
+        for model, value in NETWORKS.items()
+        for seed in SEEDS
+        for image in range(6)
+    )
+
+
+def test_c5(payload: Callable[..., Path]) -> None:
+    payloads = {("original", 0): payload("original", "test")}
+    payloads |= {
+        (f"{norm} {model}", 0): payload(f"{norm}{model}", "test") for norm in ("l2", "linf") for model in NETWORKS
+    }
+    found = results(c5.Settings(**ENLARGED), measurements=ways(["l2", "linf"]), payloads=payloads)
+    table = c5.table(found)
+    assert list(table["norm"]) == ["L2"] * 3 + ["Linf"] * 3
+    assert list(table["changed"]) == [50.0] * 6
+    # Images that stay in their class have no alignment, and spoil none.
+    assert list(table["alignment"]) == pytest.approx([0.0, 0.2, 0.3] * 2)
+    assert verdicts(c5.claims(found)) == ["held"] * 8
+    texts = [text.get_text() for text in c5.figure(found).axes[0].texts]
+    assert {"L2 3", "Linf 0.5"} <= set(texts)
+
+
+def test_c6(payload: Callable[..., Path]) -> None:
+    payloads = {
+        (name, 0): payload(name, "test", value=0.1 * number) for number, name in enumerate(["original", *NETWORKS])
+    }
+    found = results(c6.Settings(**ENLARGED), measurements=ways(["l2"]).drop(columns="norm"), payloads=payloads)
+    assert list(c6.table(found)["width"]) == pytest.approx([0.0, 0.2, 0.3])
+    assert verdicts(c6.claims(found)) == ["held", "held"]
+    assert c6.figure(found).axes
+    missing = c6.Settings(**{**ENLARGED, "norm": "linf", "large_eps": {"l2": 3.0}})
+    with pytest.raises(UserError, match=r"C6\.large_eps: 'linf' is missing"):
+        c6.needs(Pieces(Study(title="t", seeds=(0,), experiments={})), missing)
+
+
+def linear_rows() -> pd.DataFrame:
+    """Two pixels, of which the second is weakly correlated: standard training uses both, adversarial the first."""
+    accuracies = {
+        ("standard", c7.TRAINED, 2): (98.0, 10.0),
+        ("adversarial", c7.TRAINED, 2): (94.0, 75.0),
+        ("standard", c7.EXACT, 1): (90.0, 80.0),
+        ("standard", c7.EXACT, 2): (98.5, 9.0),
+        ("adversarial", c7.EXACT, 2): (94.5, 76.0),
+    }
+    weights = {"standard": (1.0, 3.0), "adversarial": (1.0, 0.0)}
+    rows = []
+    for (training, solver, pixels), (clean, robust) in accuracies.items():
+        for seed in SEEDS if solver == c7.TRAINED else SEEDS[:1]:
+            common = {"row": solver, "seed": seed, "training": training, "solver": solver, "pixels": pixels}
+            for split in ("train", "test"):
+                for eps, value in ((0.0, clean), (0.2, robust)):
+                    accuracy = {"quantity": "accuracy", "split": split, "eps": eps, "value": value + jitter(seed)}
+                    rows.append({**common, **accuracy, "pixel": -1})
+            for quantity in ("l1_norm", "objective"):
+                value = sum(weights[training]) + jitter(seed)
+                rows.append({**common, "quantity": quantity, "split": "train", "eps": 0.0, "value": value, "pixel": -1})
+            for pixel, value in enumerate(weights[training]):
+                weight = {"quantity": "weight", "split": "train", "eps": 0.0, "value": value, "pixel": pixel}
+                rows.append({**common, **weight})
+    for pixel, value in enumerate((0.5, 0.1)):
+        about = {"row": c7.EXACT, "seed": 0, "training": "", "solver": "", "pixels": 2, "quantity": "correlation"}
+        rows.append({**about, "split": "train", "eps": 0.0, "value": value, "pixel": pixel})
+    return pd.DataFrame(rows)
+
+
+def test_c7() -> None:
+    settings = c7.Settings(data="two", architecture="linear", training="linear", eps=0.2, fractions=(0.5,))
+    found = published(c7.EXPERIMENT, "MNIST", settings, measurements=linear_rows())
+    table = c7.table(found)
+    assert len(table) == 2 * 2 * 2 * 2
+    printed = table[table["solver"] == c7.TRAINED].set_index(["training", "split", "eps"])
+    assert printed.loc[("standard", "test", 0.2), "difference_accuracy"] == pytest.approx(10.0 - 14.95)
+    assert printed.loc[("adversarial", "train", 0.0), "published_l1_norm"] == 13.69
+    assert table[table["solver"] == c7.EXACT]["published_accuracy"].isna().all()
+    claims = c7.claims(found)
+    assert verdicts(claims) == ["held"] * 7
+    # Three quarters of the standard weights are on the weak pixel, none of the adversarial ones.
+    assert list(claims[3].values) == pytest.approx([75.0] * 3)
+    assert list(claims[6].values) == pytest.approx([80.0 - 75.0 - jitter(seed) - 0.1 for seed in SEEDS])
+    assert len(c7.figure(found).axes) == 3
+
+
+@pytest.mark.parametrize(
+    ("study", "eps"),
+    [
+        ("at-odds-mnist", {0.1, 0.2, 0.3, 0.5, 1.5, 2.5}),
+        ("at-odds-cifar10", {0.0078, 0.0157, 0.0314, 0.0784, 0.3137, 1.2549}),
+        ("at-odds-restricted-imagenet", {0.005, 1.0}),
+        ("digits-full", {0.5, 1.0, 0.05, 0.1}),
+    ],
+)
+def test_studies_train_at_the_radii_of_table_4(study: str, eps: set[float]) -> None:
+    plan = unfold(Config(study=study), STUDIES)
+    trained = [
+        recipe.parameters.training
+        for recipe in plan.recipes.values()
+        if isinstance(recipe.parameters, p.Model) and "-against-" in recipe.label
+    ]
+    attacks = [training.adversary for training in trained if training.adversary is not None]
+    assert all(attack.random_start for attack in attacks)
+    half = {
+        c3.rounded(training.adversary.eps) for training in trained if training.natural == 0.5 and training.adversary
+    }
+    assert half == eps
+    assert {c3.rounded(attack.eps) for attack in attacks} >= eps
+    shown = {view.parts[0].experiment.id for view in plan.views if view.kind == "figure"}
+    assert {"C1", "C2", "C3", "C4", "C5", "C6"} <= shown
+    assert ("C7" in shown) == (study in ("at-odds-mnist", "digits-full"))
+
+
+def test_c7_needs_weight_decay() -> None:
+    training = p.Training(epochs=1, batch_size=1, learning_rate=0.1)
+    study = Study(title="t", seeds=(0,), experiments={}, training={"plain": training})
+    settings = c7.Settings(data="two", architecture="linear", training="plain", eps=0.2, fractions=(0.5,))
+    with pytest.raises(UserError, match=r"training\.plain\.weight_decay: must be above 0"):
+        c7.needs(Pieces(study), settings)
