@@ -112,7 +112,6 @@ def test_published_numbers_are_the_papers(path: Path) -> None:
 
 
 def test_every_module_is_found_by_its_id() -> None:
-    assert set(experiment_modules()) == {"A1", "A2", "A7", "A10", "B1"}
     for identifier in experiment_modules():
         assert experiment(identifier).id == identifier
         assert experiment(identifier).caption
