@@ -28,7 +28,7 @@ def sources(study: Study) -> set[str]:
     return {each.source for data in study.all_data().values() for each in data.all_sources()}
 
 
-# A million images: one seed, as its study says.
+# A million images, and so one seed.
 ONE_SEED = {"not-bugs-restricted-imagenet"}
 
 # The papers' toy models need no data and run at their own size, so that one study is both.
