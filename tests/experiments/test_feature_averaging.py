@@ -103,7 +103,7 @@ def test_a_panel_for_each_head() -> None:
 def test_both_networks_are_asked_for_the_same_sides(study: Study) -> None:
     """The merged classes are the sides of the other network, and both are trained and tested on the same images."""
     settings = e4.Settings(tasks={"parity": e4.Task(merged="parity", eps=(0.5,))})
-    two, many = (need.recipe for need in e4.needs(Pieces(study), settings)[:: len(study.seeds)])
+    two, many = (need.recipe for need in e4.needs(Pieces(study), settings)[:2])
     operations = study.other_data["parity"].operations
     assert isinstance(operations[-1], MergeClasses)
     assert isinstance(two.parameters, Measurement)
@@ -122,9 +122,7 @@ def test_both_networks_are_asked_for_the_same_sides(study: Study) -> None:
 
 def test_data_that_are_not_merged_are_told(study: Study) -> None:
     settings = e4.Settings(tasks={"parity": e4.Task(merged="D", eps=(0.5,))})
-    with pytest.raises(
-        UserError, match=r"^experiments\.E4\.tasks\.parity\.merged: the last operation of 'digits' must"
-    ):
+    with pytest.raises(UserError, match=r"^experiments\.E4\.tasks\.parity\.merged: the last operation of 'digits'"):
         e4.needs(Pieces(study), settings)
 
 

@@ -14,7 +14,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments import d3_feature_learning_accuracy as d3
 from robustfeatures.experiments import d4_representation_attacks as d4
 from robustfeatures.experiments.experiment import Need, Results
-from robustfeatures.recipes.parameters import Derived, Evaluation, Measurement, Model
+from robustfeatures.recipes.parameters import Derived, Evaluation, Inversion, Measurement, Model
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.recipes.recipe import Recipe
 from robustfeatures.recipes.study import read_study
@@ -22,6 +22,7 @@ from tests.conftest import REPOSITORY
 
 STUDY = REPOSITORY / "workflow" / "studies" / "digits-full.yaml"
 EPS = 0.3
+D3_SETTINGS = d3.Settings(eps=EPS, inversion=Inversion(kind="inversion", start="images", step_size=0.1, steps=5))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def models_of(needs: list[Need]) -> list[tuple[str, Recipe]]:
 
 
 def test_representatives_come_from_separately_trained_references(pieces: Pieces) -> None:
-    needs = d3.needs(pieces, d3.Settings(eps=EPS))
+    needs = d3.needs(pieces, D3_SETTINGS)
     learners = models_of(needs)
     assert {row for row, _ in learners} == {d3.STANDARD, d3.ADVERSARIAL}
     seeds = {trained(recipe).seed for _, recipe in learners}
@@ -114,7 +115,7 @@ def d3_results(**changes: Any) -> Results:
         "evaluations": pd.DataFrame(evaluations),
         "measurements": pd.DataFrame(),
         "payloads": {},
-        "settings": d3.Settings(eps=EPS),
+        "settings": D3_SETTINGS,
     }
     return Results(**{**given, **changes})
 

@@ -44,7 +44,7 @@ def test_read_outs_by_hand() -> None:
 @pytest.mark.parametrize(
     ("sides", "message"),
     [
-        ([["cat"], ["dgo"]], r"^sides: there is no class 'dgo'; did you mean 'dog'"),
+        ([["cat"], ["dgo"]], r"^sides: there is no class 'dgo' \(did you mean 'dog'\?\)"),
         ([["cat"], ["cat"]], r"^sides: the class 'dog' is on neither"),
     ],
 )

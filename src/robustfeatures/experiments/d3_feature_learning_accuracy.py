@@ -11,7 +11,7 @@ on it) and where the inversion starts (here as not-bugs-2019, which the paper fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robustfeatures.experiments.experiment import Experiment, Need, Results
@@ -39,13 +39,11 @@ SECTION = "adversarial-training-2025, Appendix A.1 and Table 1"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The two named trainings, of references and learners alike; how references are inverted; radius of Table 1."""
+    """The two named trainings, of references and learners alike; how references are inverted; the table's radius."""
 
     standard: Name = "standard"
     adversarial: Name = "adversarial"
-    inversion: Inversion = field(
-        default_factory=lambda: Inversion(kind="inversion", start="images", step_size=0.1, steps=1000)
-    )
+    inversion: Inversion
     eps: PositiveFloat
 
 
