@@ -47,7 +47,9 @@ def library_cw(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
         initial_const=CW["initial"],
     )
     model = foolbox.PyTorchModel(network, bounds=(0, 1), device=images.device)
-    found, _, success = attack(model, images, foolbox.criteria.Misclassification(labels), epsilons=None)
+    found, _, _ = attack(model, images, foolbox.criteria.Misclassification(labels), epsilons=None)
+    # Where it finds none it gives a black image.
+    success = (found > 0).flatten(1).any(dim=1)
     lengths = (found - images).flatten(1).norm(dim=1)
     return torch.where(success, lengths, torch.inf)
 

@@ -6,12 +6,15 @@ from importlib.resources import files
 
 import pytest
 import torch
+from pyautoattack.autopgd_base import APGDAttack
 from torch import Tensor, nn
 
 from robustfeatures import load_model
 from robustfeatures.attacks import pgd
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.network import Network
+from robustfeatures.recipes.adversaries import PGD
+from tests.benchmarks.agreement import withstood
 from tests.photographs import photographs
 
 
@@ -51,3 +54,20 @@ def test_its_attacks_succeed_alike_on_the_folded_network(published: Network, rea
     plain, fast = success(published), success(Prepared(published))
     assert 0.1 < plain.double().mean().item() < 0.9
     assert (plain == fast).all()
+
+
+def test_pgd_agrees_with_apgd(published: Network, real: tuple[Tensor, Tensor]) -> None:
+    """A small part of docs/benchmarks/agreement-cpu.md: our PGD beside AutoAttack's APGD-CE, image by image."""
+    images, labels = real[0][::25], real[1][::25]
+    eps, steps = 0.15, 15
+    network = Prepared(published)
+    ours = withstood(network, images, labels, PGD(kind="pgd", steps=steps, relative_step_sizes=(0.2,)), [eps])[1]
+    attack = APGDAttack(network, n_iter=steps, norm="L2", eps=eps, seed=0)
+    with torch.no_grad():
+        right = published(images).argmax(1) == labels
+    found = attack.perturb(images[right], labels[right])
+    with torch.no_grad():
+        theirs = published(found).argmax(1) == labels[right]
+    assert 0 < ours.sum() < len(ours)
+    # At this radius about half of all images fall; two attacks of so few steps may differ on one of eight.
+    assert (ours[right] != theirs).sum() <= 1

@@ -1,0 +1,191 @@
+"""The attacks of an evaluation: what they judge, in what batches, and how little they do for it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from robustfeatures.attacks.evaluating import attacked as batching
+from robustfeatures.engine.batches import InMemory
+from robustfeatures.engine.prepared import Prepared
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from robustfeatures.recipes.adversaries import PGD, Attack, AutoAttack, CarliniWagner, Noise
+from robustfeatures.recipes.parameters import Evaluation
+from robustfeatures.stages.evaluation import Judged, judged
+from tests.benchmarks.evaluation import Counting, naive
+from tests.conftest import Digits
+
+RADII = (0.2, 0.4, 0.6, 0.8)
+QUICK = PGD(kind="pgd", steps=10, relative_step_sizes=(0.2,))
+
+
+class Sizes(nn.Module):
+    """A network that notes how many images it is given with gradients, and without."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.graded: list[int] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            self.graded.append(len(images))
+        logits: Tensor = self.network(images)
+        return logits
+
+
+def judge(network: nn.Module, digits: Digits, *attacks: Attack, radii: tuple[float, ...] = RADII) -> Judged:
+    """The outcome on 200 test images."""
+    rows = torch.arange(1300, 1500)
+    parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=radii)
+    return judged(network, InMemory(digits.images), digits.labels, 10, rows, parameters)
+
+
+@pytest.mark.parametrize("sizes", [(0.2,), (0.1, 0.5)])
+def test_judges_as_attacking_every_image_at_every_radius(
+    network: Network, digits: Digits, sizes: tuple[float, ...]
+) -> None:
+    attack = PGD(kind="pgd", steps=10, relative_step_sizes=sizes)
+    prepared = Counting(Prepared(network))
+    standing = torch.from_numpy(judge(prepared, digits, attack).standing[0, 0])
+    ours = prepared.both_ways
+    images, labels = digits.images[1300:1500], digits.labels[1300:1500]
+    expected = naive(prepared, images, labels, attack, RADII)
+    assert torch.equal(standing, expected)
+    assert 0.05 < expected[1].double().mean() < 0.95
+    # What stands needs all steps at all radii where it stands; the rest is the work that may be saved.
+    least = int(standing.sum()) * (attack.steps + 1) * len(sizes)
+    assert least <= ours < 0.7 * (prepared.both_ways - ours)
+
+
+def test_batches_are_refilled_as_images_leave(
+    network: Network, digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = judge(Prepared(network), digits, QUICK)
+    monkeypatch.setattr(batching, "batch_size", lambda device, shape: 16)
+    counting = Sizes(Prepared(network))
+    small = judge(counting, digits, QUICK)
+    assert (small.standing == whole.standing).all()
+    assert max(counting.graded) == 16
+    drained = next(number for number, size in enumerate(counting.graded) if size < 16)
+    # The last images end within the steps of all radii; before that every batch is full.
+    assert len(counting.graded) - drained <= (QUICK.steps + 1) * len(RADII)
+    assert sum(counting.graded[:drained]) > 0.8 * sum(counting.graded)
+
+
+def test_an_attack_sees_only_what_is_left(network: Network, digits: Digits) -> None:
+    prepared = Sizes(Prepared(network))
+    longer = PGD(kind="pgd", steps=20, relative_step_sizes=(0.1,))
+    alone = judge(prepared, digits, QUICK)
+    before = sum(prepared.graded)
+    both = judge(prepared, digits, QUICK, longer)
+    # The rows of the first attack are those it has alone; the second can only take from them.
+    assert (both.standing[0, 0] == alone.standing[0, 0]).all()
+    assert (both.standing[0, 1] <= both.standing[0, 0]).all()
+    pairs = int(both.standing[0, 0].sum())
+    assert sum(prepared.graded) - 2 * before <= pairs * (longer.steps + 1)
+    # What falls at one radius is fallen at every larger one.
+    assert (both.standing[:, :, 1:] <= both.standing[:, :, :-1]).all()
+
+
+def test_random_starts_are_drawn_again_the_same(network: Network, digits: Digits) -> None:
+    starts = PGD(kind="pgd", steps=5, relative_step_sizes=(0.3,), random_starts=2)
+    first, second = (judge(Prepared(network), digits, starts) for _ in range(2))
+    assert (first.standing == second.standing).all()
+    (plain,) = (judge(Prepared(network), digits, PGD(kind="pgd", steps=5, relative_step_sizes=(0.3,))),)
+    assert (first.standing <= plain.standing).all()
+    assert first.standing.sum() < plain.standing.sum()
+    counts = first.diagnostics[0, 0, "broken from a random start alone"]
+    assert counts[:, 0].sum() >= plain.standing.sum(axis=3)[0, 0].astype(int)[0] - first.standing.sum(axis=3)[0, 0][0]
+
+
+def test_radius_0_is_clean_and_labels_are_shifted(network: Network, digits: Digits) -> None:
+    rows = torch.arange(1300, 1500)
+    parameters = Evaluation(split="test", norm="l2", attacks=(QUICK,), eps=(0.3, 0.0), label_shifts=(0, 1))
+    found = judged(Prepared(network), InMemory(digits.images), digits.labels, 10, rows, parameters)
+    with torch.no_grad():
+        predicted = network(digits.images[rows]).argmax(1)
+    for shift in (0, 1):
+        assert (found.standing[shift, 0, 0] == (predicted == (digits.labels[rows] + shift) % 10).numpy()).all()
+
+
+def test_cw_judges_by_distance(network: Network, digits: Digits) -> None:
+    """One run for all radii, and an image whose nearest example lies within the smallest leaves at once."""
+    attack = CarliniWagner(kind="cw-l2", searches=2, steps=25, learning_rate=0.03, initial_constant=1.0)
+    after_pgd = judge(Prepared(network), digits, QUICK, attack).standing[0]
+    alone = judge(Prepared(network), digits, attack).standing[0, 0]
+    assert (after_pgd[1] == (after_pgd[0] & alone)).all()
+    longer = CarliniWagner(kind="cw-l2", searches=9, steps=25, learning_rate=0.03, initial_constant=1.0)
+    counting = Sizes(Prepared(network))
+    judge(counting, digits, longer, radii=(10.0,))
+    # Any adversarial example lies within a radius that holds all images.
+    assert sum(counting.graded) < 200 * 25 * 2
+
+
+def test_noise_breaks_nothing_beyond_a_linear_models_margin() -> None:
+    torch.manual_seed(0)
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    images = 0.5 + 0.05 * torch.randn(200, 1, 4, 4)
+    logits = linear(images).detach()
+    exact = (logits[:, 1] - logits[:, 0]).abs() / (linear[1].weight[1] - linear[1].weight[0]).norm().item()
+    radii = (0.01, 0.1, 0.4)
+    parameters = Evaluation(split="test", norm="l2", attacks=(Noise(kind="noise", draws=30),), eps=radii)
+    found = judged(linear, InMemory(images), logits.argmax(1), 2, torch.arange(200), parameters).standing[0, 0]
+    for level, eps in enumerate(radii):
+        assert torch.from_numpy(found[level])[exact > eps].all()
+    # A random direction of 16 dimensions has a component of a quarter along the normal, on average; 30 have more.
+    assert not torch.from_numpy(found[2])[exact < 0.05].any()
+
+
+def test_autoattack_takes_more_than_pgd(network: Network, digits: Digits) -> None:
+    """The package's own attacks, which draw from torch's generator and need contiguous gradients."""
+    attack = AutoAttack(kind="autoattack", parts=("apgd-ce", "square"), queries=20)
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    first, second = (judge(Prepared(network), digits, QUICK, attack, radii=(0.5,)) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert (first.standing == second.standing).all()
+    assert first.standing[0, 1].sum() < first.standing[0, 0].sum()
+    (counts,) = (value for (_, _, name), value in first.diagnostics.items() if name == "broken without gradients")
+    assert (counts[:, 1] >= first.standing[0, 1].sum(axis=1)).all()
+
+
+@pytest.mark.parametrize(("classes", "part"), [(5, "apgd-t"), (2, "fab-t")])
+def test_autoattack_on_networks_in_the_channels_last_layout(classes: int, part: Literal["apgd-t", "fab-t"]) -> None:
+    """Whose gradients the package cannot take as they are; targets are as many as there are other classes."""
+    torch.manual_seed(0)
+    network = create("small-cnn", num_classes=classes, image_shape=(3, 16, 16), width=4).eval()
+    images = torch.rand(6, 3, 16, 16)
+    with torch.no_grad():
+        # An untrained network, set so that it separates these images, and with hardly a margin.
+        network.head.bias -= network(images).mean(0)
+        labels = network(images).argmax(1)
+    parameters = Evaluation(
+        split="test", norm="linf", attacks=(AutoAttack(kind="autoattack", parts=(part,)),), eps=(0.0, 0.1)
+    )
+    found = judged(Prepared(network), InMemory(images), labels, classes, torch.arange(6), parameters)
+    assert found.standing[0, 0, 0].all()
+    assert not found.standing[0, 0, 1].any()
+
+
+def test_targeted_apgd_is_left_out_with_fewer_than_four_classes() -> None:
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    images = torch.rand(4, 1, 4, 4)
+    labels = linear(images).argmax(1)
+    parameters = Evaluation(
+        split="test", norm="l2", attacks=(AutoAttack(kind="autoattack", parts=("apgd-t",)),), eps=(5.0,)
+    )
+    assert judged(linear, InMemory(images), labels, 3, torch.arange(4), parameters).standing.all()
+
+
+def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:
+    attacks = (QUICK, CarliniWagner(kind="cw-l2"), AutoAttack(kind="autoattack"), Noise(kind="noise", draws=3))
+    wrong = digits.labels + 1
+    parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=(5.0,))
+    rows = torch.arange(1300, 1304)
+    found = judged(Prepared(network), InMemory(digits.images), wrong % 10, 10, rows, parameters)
+    assert not found.standing.any()

@@ -1,0 +1,121 @@
+"""Networks that hide their gradients raise the warnings that name the sign; an honest one raises none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from robustfeatures.engine.batches import InMemory
+from robustfeatures.engine.prepared import Prepared
+from robustfeatures.experiments.masking import SIGNS, warnings
+from robustfeatures.models.network import Network
+from robustfeatures.recipes.adversaries import PGD, Noise
+from robustfeatures.recipes.parameters import Evaluation
+from robustfeatures.stages.evaluation import _write, judged
+from tests.conftest import Digits
+
+ATTACKS = (PGD(kind="pgd", steps=10, relative_step_sizes=(0.2,), random_starts=1), Noise(kind="noise", draws=20))
+
+
+class Behind(nn.Module):
+    """A network behind a function of its input, and before one of its logits."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        before: Callable[[Tensor], Tensor] = lambda images: images,
+        after: Callable[[Tensor], Tensor] = lambda logits: logits,
+    ) -> None:
+        super().__init__()
+        self.network, self.before, self.after = network, before, after
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.after(self.network(self.before(images)))
+
+
+class Backwards(torch.autograd.Function):
+    """The images as they are, with gradients that point the wrong way."""
+
+    @staticmethod
+    def forward(context: Any, images: Tensor) -> Tensor:
+        return images.view_as(images)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        return -gradients[0]
+
+
+class FlatAtImages(torch.autograd.Function):
+    """The images as they are, without a gradient wherever all pixels are of 256 levels, as those of images are."""
+
+    @staticmethod
+    def forward(context: Any, images: Tensor) -> Tensor:
+        levels = 255 * images
+        context.flat = ((levels - levels.round()).abs() < 1e-3).flatten(1).all(dim=1)
+        return images.view_as(images)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0] * ~context.flat.view(-1, 1, 1, 1)
+
+
+def quantised(images: Tensor) -> Tensor:
+    """Three levels of grey."""
+    return (2 * images).round() / 2
+
+
+def diagnosed(network: nn.Module, digits: Digits, folder: Path) -> list[str]:
+    """The warnings on an evaluation of 150 images, by way of the files that the stage writes."""
+    parameters = Evaluation(split="test", norm="l2", attacks=ATTACKS, eps=(0.0, 0.3, 0.6))
+    found = judged(network, InMemory(digits.images), digits.labels, 10, torch.arange(1300, 1450), parameters)
+    _write(folder, parameters, [found], 10)
+    return warnings(pd.read_csv(folder / "diagnostics.csv").assign(row="D", seed=0))
+
+
+def test_an_honest_network_raises_none(network: Network, digits: Digits, tmp_path: Path) -> None:
+    assert diagnosed(Prepared(network), digits, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("masked", "signs"),
+    [
+        (lambda network: Behind(network, before=quantised), {"no gradient", "broken without gradients"}),
+        (lambda network: Behind(network, after=lambda logits: 1e4 * logits), {"no gradient"}),
+        (lambda network: Behind(network, before=Backwards.apply), {"loss not raised"}),
+        (
+            lambda network: Behind(network, before=FlatAtImages.apply),
+            {"no gradient", "broken from a random start alone"},
+        ),
+    ],
+    ids=["quantised input", "saturated logits", "gradients backwards", "flat at the images"],
+)
+def test_masked_gradients_are_seen(
+    network: Network,
+    digits: Digits,
+    tmp_path: Path,
+    masked: Callable[[nn.Module], nn.Module],
+    signs: set[str],
+) -> None:
+    raised = diagnosed(masked(Prepared(network)), digits, tmp_path)
+    for sign in signs:
+        assert any(SIGNS[sign][1] in warning for warning in raised), (sign, raised)
+    assert all(warning.startswith("D: gradients may be masked") for warning in raised)
+
+
+def test_seeds_are_taken_together_and_the_worst_radius_told() -> None:
+    rows = [
+        {"row": "D", "seed": seed, "eps": eps, "attack": "a", "diagnostic": "no gradient", "count": count, "total": 100}
+        for seed, eps, count in ((0, 0.25, 1), (1, 0.25, 1), (0, 0.5, 3), (1, 0.5, 1))
+    ]
+    (warning,) = warnings(pd.DataFrame(rows))
+    assert "4 of 200 images have no gradient at the image (a, eps 0.5)" in warning
+    # One in a hundred raises none, and neither do two images of few.
+    assert warnings(pd.DataFrame(rows[:2])) == []
+    assert warnings(pd.DataFrame([{**rows[0], "count": 2, "total": 10}])) == []
+    assert warnings(pd.DataFrame()) == []
