@@ -14,7 +14,7 @@ from robustfeatures.recipes.yaml import read_yaml
 from tests.conftest import REPOSITORY
 from tests.in_process import built_study
 
-IMAGES = {"train": 3, "val": 1}
+IMAGES = {"train": 2, "val": 1}
 
 
 def imagenet(root: Path) -> Path:
@@ -43,11 +43,11 @@ def test_restricted_imagenet_in_miniature(tmp_path: Path) -> None:
     study = read_yaml(REPOSITORY / "workflow" / "studies" / "not-bugs-restricted-imagenet.yaml")
     assert {"A9", "A2", "X5"} <= study["experiments"].keys()
     study["data"] |= {"path": str(root), "sha256": sha256, "size": 16}
-    study["architecture"] = {"name": "small-cnn"}
+    study["architecture"] = {"name": "small-cnn", "width": 8}
     study["precision"] = "float32"
     study["experiments"] = {"A9": study["experiments"]["A9"]}
     for training in study["training"].values():
-        training |= {"epochs": 6, "batch_size": 64}
+        training |= {"epochs": 5, "batch_size": 64, "learning_rate": 0.05}
     study["training"]["adversarial"]["adversary"]["steps"] = 2
     for derived in study["derived"].values():
         derived["method"]["steps"] = 3
