@@ -38,6 +38,8 @@ def heat_map(
 ) -> Figure:
     """Means of `value` over seeds, a cell per value of `row` and `column`, a panel per value of `panel`, one scale.
 
+    Rows and columns without any value in a panel are left out there.
+
     `label` names the quantity with its unit at the colour bar; `limits` are the ends of the scale: (-1, 1) for cosines.
     """
     panels = in_order(rows[panel]) if panel else [None]
@@ -46,13 +48,14 @@ def heat_map(
     low, high = limits or (float(means.min()), float(means.max()))
     numbered = max(len(names), len(columns)) <= MOST_NUMBERS
     width, height = (max(2.4, 0.42 * len(columns)), max(1.6, 0.34 * len(names))) if numbered else UNNUMBERED
-    figure, grid = panels_of(len(panels), width=width, height=height + 0.9, aside=1.8)
+    figure, grid = panels_of(len(panels), width=width, height=height + 0.9, aside=1.8, sharey=False)
     for axes, name in zip(grid, panels, strict=True):
         part = means if panel is None else means.xs(name, level=panel)
-        values = part.unstack(column).reindex(index=names, columns=columns).to_numpy(dtype=float)
+        matrix = part.unstack(column).reindex(index=names, columns=columns).dropna(how="all").dropna(axis=1, how="all")
+        values = matrix.to_numpy(dtype=float)
         drawn = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
         axes.set_title("" if panel is None else str(name), fontsize=10)
-        _ticks(axes, names, columns)
+        _ticks(axes, list(matrix.index), list(matrix.columns))
         if numbered:
             _numbers(axes, values, low, high, cell)
     name_horizontal(figure, grid, xlabel)

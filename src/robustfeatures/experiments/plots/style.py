@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,12 +12,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter
 
 # Of bitmaps.
 DPI = 200
 # Panels stand side by side up to this width in inches, and then below each other.
 WIDEST = 10.0
+# A logarithmic axis with a smaller ratio of its ends needs more numbers than powers of ten.
+FEW_DECADES = 50
 # Okabe and Ito's colours, which differ in lightness too.
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
@@ -56,12 +59,14 @@ def spread(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def panels_of(count: int, *, width: float, height: float, aside: float = 0.0) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels of this size in inches, on one vertical scale, with `aside` inches beside them."""
+def panels_of(
+    count: int, *, width: float, height: float, aside: float = 0.0, sharey: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels of this size in inches, with `aside` inches beside them."""
     columns = min(count, max(1, int(WIDEST / width)))
     rows = -(-count // columns)
     figure = Figure(figsize=(width * columns + aside, height * rows), layout="constrained")
-    places = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
+    places = list(figure.subplots(rows, columns, sharey=sharey, squeeze=False).flat)
     for unused in places[count:]:
         unused.remove()
     return figure, places[:count]
@@ -85,8 +90,14 @@ def log_axis(axes: Axes, which: str) -> None:
     """A logarithmic axis with plain numbers, since figures show no mathematical text."""
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     axis = axes.xaxis if which == "x" else axes.yaxis
+
+    def between(value: float, _: int) -> str:
+        low, high = axis.get_view_interval()
+        leading = round(value / 10 ** math.floor(math.log10(value)))
+        return f"{value:g}" if high < FEW_DECADES * low and leading in (2, 3, 5) else ""
+
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_formatter(FuncFormatter(between))
 
 
 def mark_published(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str = "black") -> None:
