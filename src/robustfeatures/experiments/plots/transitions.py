@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,10 +38,10 @@ def heat_map_with_transition(
 
 
 def _heat_map(axes: Axes, cells: pd.DataFrame, names: list[str], values: list[float], column: str) -> None:
-    means = cells.groupby(["name", column])["gap"].mean().unstack(column).reindex(index=names, columns=values)
-    drawn = axes.imshow(means.to_numpy(dtype=float), cmap=COLOUR_MAP, vmin=-100, vmax=100, aspect="auto")
-    for (row, name), (place, value) in ((r, c) for r in enumerate(names) for c in enumerate(values)):
-        gap = float(means.loc[name, value])
+    means = cells.groupby(["name", column])["gap"].mean().unstack(column)
+    gaps = means.reindex(index=names, columns=values).to_numpy(dtype=float)
+    drawn = axes.imshow(gaps, cmap=COLOUR_MAP, vmin=-100, vmax=100, aspect="auto")
+    for (row, place), gap in np.ndenumerate(gaps):
         if math.isfinite(gap):
             axes.text(place, row, f"{gap:.0f}", ha="center", va="center", color="black" if gap > 0 else "white")
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values], rotation=45)
