@@ -8,9 +8,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from robustfeatures.experiments.plots.matrices import COLOUR_MAP
 from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES, in_order, value_axis
+
+MOST_TICKS = 3
 
 
 def heat_map_with_transition(
@@ -33,6 +36,8 @@ def heat_map_with_transition(
         right.axvspan(low, high, color="black", alpha=0.12, lw=0)
     value_axis(right, "accuracy (%)")
     right.set_xlabel(column.replace("_", " "))
+    right.xaxis.set_major_locator(MaxNLocator(MOST_TICKS))
+    right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     right.legend(frameon=False, loc="upper right")
     return figure
 
