@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from robustfeatures.experiments.plots.matrices import COLOUR_MAP
 from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES, in_order, value_axis
+
+MOST_TICKS = 3
 
 
 def heat_map_with_transition(
@@ -32,15 +36,17 @@ def heat_map_with_transition(
         right.axvspan(low, high, color="black", alpha=0.12, lw=0)
     value_axis(right, "accuracy (%)")
     right.set_xlabel(column.replace("_", " "))
+    right.xaxis.set_major_locator(MaxNLocator(MOST_TICKS))
+    right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     right.legend(frameon=False, loc="upper right")
     return figure
 
 
 def _heat_map(axes: Axes, cells: pd.DataFrame, names: list[str], values: list[float], column: str) -> None:
-    means = cells.groupby(["name", column])["gap"].mean().unstack(column).reindex(index=names, columns=values)
-    drawn = axes.imshow(means.to_numpy(dtype=float), cmap=COLOUR_MAP, vmin=-100, vmax=100, aspect="auto")
-    for (row, name), (place, value) in ((r, c) for r in enumerate(names) for c in enumerate(values)):
-        gap = float(means.loc[name, value])
+    means = cells.groupby(["name", column])["gap"].mean().unstack(column)
+    gaps = means.reindex(index=names, columns=values).to_numpy(dtype=float)
+    drawn = axes.imshow(gaps, cmap=COLOUR_MAP, vmin=-100, vmax=100, aspect="auto")
+    for (row, place), gap in np.ndenumerate(gaps):
         if math.isfinite(gap):
             axes.text(place, row, f"{gap:.0f}", ha="center", va="center", color="black" if gap > 0 else "white")
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values], rotation=45)
