@@ -39,7 +39,7 @@ Size = Annotated[float, Gt(0), Lt(1)]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The grid of the phase diagrams, one per p and n: k at equal ratios, eps at equal distances; and the curves.
+    """The grid of the phase diagrams, one per p and n: k and eps at equal ratios; and the curves.
 
     `dimension` is d. For n of `simulated_examples` gradient descent takes `steps_per_example` n steps at
     `relative_rate` of Theorem 2's largest rate; for n of `limit_examples` its limit is taken from the closed form of
@@ -63,10 +63,15 @@ class Settings(Strict):
 
     def grid(self) -> dict[str, list[float]]:
         """k and eps of the phase diagrams, to six digits."""
-        (low, high), (first, last) = self.k_ends, self.eps_ends
-        ratios = [low * (high / low) ** (at / (self.k_values - 1)) for at in range(self.k_values)]
-        sizes = [first + (last - first) * at / (self.eps_values - 1) for at in range(self.eps_values)]
-        return {"k": [round(k, 6) for k in ratios], "eps": [round(eps, 6) for eps in sizes]}
+        return {
+            "k": _at_equal_ratios(self.k_ends, self.k_values),
+            "eps": _at_equal_ratios(self.eps_ends, self.eps_values),
+        }
+
+
+def _at_equal_ratios(ends: tuple[float, float], count: int) -> list[float]:
+    low, high = ends
+    return [round(low * (high / low) ** (at / (count - 1)), 6) for at in range(count)]
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -211,7 +216,7 @@ def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any
     k, eps = share.columns.to_numpy(), share.index.to_numpy()
     shown = axes.pcolormesh(k, eps, share.to_numpy(), cmap="Greys", vmin=0, vmax=160, shading="nearest", lw=0)
     shown.set_clim(0, 160)
-    fine = np.linspace(eps.min(), eps.max(), 2000)
+    fine = np.geomspace(eps.min(), eps.max(), 2000)
     chance = np.full_like(fine, p)
     halo = [withStroke(linewidth=3, foreground="white")]
     lines = {
@@ -224,7 +229,8 @@ def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any
         for label, (along, up, colour, style) in lines.items()
     ]
     log_axis(axes, "x")
-    axes.set(xlim=(k.min(), k.max()), ylim=(0, eps.max()))
+    log_axis(axes, "y")
+    axes.set(xlim=(k.min(), k.max()), ylim=(eps.min(), eps.max()))
     return shown, handles
 
 
