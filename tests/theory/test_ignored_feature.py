@@ -16,7 +16,7 @@ from robustfeatures.theory.ignored_feature import (
     sample,
 )
 
-LOW, HIGH, EPS = (0.3, 0.04), (0.6, 0.5), 0.28
+LOW, HIGH, EPS = (0.3, 0.04), (0.6, 0.44), 0.28
 
 
 @pytest.fixture(scope="module")

@@ -86,19 +86,19 @@ def figure(results: Results) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from robustfeatures.experiments.plots.style import COLOURS, legend_above
+    from robustfeatures.experiments.plots.style import COLOURS, legend_above, name_horizontal
 
     settings: Settings = results.settings
     rows = results.measurements[results.measurements["theorem"] == "plane"]
-    drawn = Figure(figsize=(2.6 * len(settings.plane_eps), 3.0), layout="constrained")
+    drawn = Figure(figsize=(2.6 * len(settings.plane_eps), 3.4), layout="constrained")
     panels = drawn.subplots(1, len(settings.plane_eps), sharex=True, sharey=True, squeeze=False)[0]
     seed = min(rows["seed"])
     generator = np.random.default_rng(seed)
     for axes, eps in zip(panels, settings.plane_eps, strict=True):
         _panel(axes, rows[rows["adversary"] == eps], settings, eps, generator)
         axes.set_title(f"eps {eps:g}" if eps else "eps 0: standard", fontsize=10)
-        axes.set_xlabel("feature x1 (pixel units)")
-    panels[0].set_ylabel("feature x2 (pixel units)")
+    name_horizontal(drawn, list(panels), "x1 (arbitrary units)")
+    panels[0].set_ylabel("x2 (arbitrary units)")
     legend_above(
         drawn,
         [

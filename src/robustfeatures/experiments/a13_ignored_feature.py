@@ -33,7 +33,7 @@ class Settings(Strict):
     """
 
     low: Annotated[tuple[PositiveFloat, ...], Len(2, 2)] = (0.3, 0.04)
-    high: Annotated[tuple[PositiveFloat, ...], Len(2, 2)] = (0.6, 0.5)
+    high: Annotated[tuple[PositiveFloat, ...], Len(2, 2)] = (0.6, 0.44)
     eps: PositiveFloat = 0.28
     penalty: PositiveFloat = 1e-3
     examples: PositiveInt = 2000
@@ -67,10 +67,10 @@ def figure(results: Results) -> Figure:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.plots.style import COLOURS, STYLES, legend_above
+    from robustfeatures.experiments.plots.style import COLOURS, STYLES
 
     settings: Settings = results.settings
-    drawn = Figure(figsize=(4.8, 4.6), layout="constrained")
+    drawn = Figure(figsize=(5.6, 5.0), layout="constrained")
     axes = drawn.subplots()
     generator = np.random.default_rng(0)
     signed = generator.uniform(settings.low, settings.high, (150, 2))
@@ -94,10 +94,12 @@ def figure(results: Results) -> Figure:
     axes.axvspan(-settings.eps, settings.eps, color="0.85", zorder=0)
     reach = 1.15 * max(settings.high)
     axes.annotate("", xy=(settings.eps, -0.9 * reach), xytext=(0, -0.9 * reach), arrowprops={"arrowstyle": "<->"})
-    axes.text(settings.eps / 2, -0.88 * reach, f"eps {settings.eps:g}", ha="center", va="bottom", fontsize=8)
+    axes.text(settings.eps / 2, -0.88 * reach, f"eps {settings.eps:g}", ha="center", va="bottom", fontsize=8).set_bbox(
+        {"facecolor": "0.85", "edgecolor": "none", "pad": 1}
+    )
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
-    axes.set(xlabel="x1 (pixel units)", ylabel="x2 (pixel units)")
-    legend_above(drawn, handles)
+    axes.set(xlabel="x1 (arbitrary units)", ylabel="x2 (arbitrary units)")
+    drawn.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
     return drawn
 
 

@@ -30,6 +30,7 @@ VALUES = (
     *("derived", "printed", "printed_as_read", "disputed"),
     *("first_step", "closed_form", "sample_accuracy", "accuracy_as_predicted"),
 )
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2, 5, 10, 20, 50, 100)
 CELL = ["p", "examples", "seed", "k", "eps"]
 
 Chance = Annotated[float, Gt(0), Lt(0.5)]
@@ -179,7 +180,7 @@ def figure(results: Results) -> Figure:
             how = "simulated" if examples in settings.simulated_examples else "limit of the samples"
             axes.set_title(f"p {p:g}, n {examples}, {how}", fontsize=8)
     right.supxlabel("k: the robust feature is wrong k times as often", fontsize=9)
-    right.supylabel("eps: size of the non-robust feature", fontsize=9)
+    right.supylabel("eps: size of the non-robust feature (the robust one is 1)", fontsize=9)
     right.colorbar(shown, ax=list(grid.flat), label="non-robust feature wins (% of seeds)", fraction=0.05, pad=0.02)
     right.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
     return drawn
@@ -207,6 +208,7 @@ def _curves(panels: Any, rows: pd.DataFrame, settings: Settings) -> None:
 
 def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any, list[Any]]:
     import numpy as np
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patheffects import withStroke
 
     from robustfeatures.experiments.plots.style import COLOURS, log_axis
@@ -214,8 +216,9 @@ def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any
 
     share = rows.pivot_table(index="eps", columns="k", values="wins", aggfunc="mean")
     k, eps = share.columns.to_numpy(), share.index.to_numpy()
-    shown = axes.pcolormesh(k, eps, share.to_numpy(), cmap="Greys", vmin=0, vmax=160, shading="nearest", lw=0)
-    shown.set_clim(0, 160)
+    # Lines are seen on the darkest of these.
+    greys = LinearSegmentedColormap.from_list("greys", ["1.0", "0.4"])
+    shown = axes.pcolormesh(k, eps, share.to_numpy(), cmap=greys, vmin=0, vmax=100, shading="nearest", lw=0)
     fine = np.geomspace(eps.min(), eps.max(), 2000)
     chance = np.full_like(fine, p)
     halo = [withStroke(linewidth=3, foreground="white")]
@@ -230,6 +233,8 @@ def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any
     ]
     log_axis(axes, "x")
     log_axis(axes, "y")
+    for axis, values in ((axes.xaxis, k), (axes.yaxis, eps)):
+        axis.set_ticks([tick for tick in TICKS if values.min() <= tick <= values.max()])
     axes.set(xlim=(k.min(), k.max()), ylim=(eps.min(), eps.max()))
     return shown, handles
 
