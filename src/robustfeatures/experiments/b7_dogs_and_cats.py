@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SECTION = "two-pathways-2021, Section 2"
 EYES, PIXEL = "eyes set to the new label", "pixel set to the new label"
 ATTACKED = "PGD on a network of D"
+SHORT = {"D": "D", EYES: "eyes set to\nnew label", PIXEL: "pixel set to\nnew label", ATTACKED: "PGD on a\nnetwork of D"}
 FEATURES = ("snout", "dark eyes", "odd first pixel")
 
 TRAINING = Training(epochs=30, batch_size=50, learning_rate=0.05, weight_decay=5e-4, schedule="constant")
@@ -147,11 +148,9 @@ def _bars(axes: Axes, rows: pd.DataFrame) -> None:
         for place, values in zip(places, found, strict=True):
             axes.plot([place] * len(values), values, ".", color="black", markersize=2.5)
     axes.axhline(0, color="black", lw=0.8)
-    axes.set_xticks(
-        np.arange(len(sets)), [name.replace(" set to ", "\nset to ").replace(" on ", "\non ") for name in sets]
-    )
+    axes.set_xticks(np.arange(len(sets)), [SHORT[name] for name in sets])
     axes.tick_params(axis="x", labelsize=8)
-    axes.set(ylim=(-100, 100), ylabel="effect on the dog's score (% of all three)")
+    axes.set(ylim=(-100, 100), ylabel="effect on dog's score (% of all)")
     axes.set_xlabel("trained on")
     axes.legend(frameon=False, fontsize=8, loc="upper right")
 
