@@ -136,7 +136,7 @@ def _judged(results: Results) -> pd.DataFrame:
     # A noise coordinate that an example and a fresh image share moves the accuracy by at most n / d.
     near = np.abs(last["accuracy"] - expected) <= 100 * examples / results.settings.dimension + 1e-6
     simulated = ahead["simulated"].notna().to_numpy()
-    return last.assign(
+    judged: pd.DataFrame = last.assign(
         wins=100.0 * wins,
         **{name: 100.0 * (rule == wins) for name, rule in rules.items()},
         disputed=np.where(rules["derived"] != rules["printed"], 100.0 * (rules["derived"] == wins), np.nan),
@@ -145,6 +145,7 @@ def _judged(results: Results) -> pd.DataFrame:
         closed_form=np.where(simulated, 100.0 * (ahead["limit"].to_numpy() == wins), np.nan),
         accuracy_as_predicted=100.0 * near,
     )
+    return judged
 
 
 def _index(rows: pd.DataFrame) -> pd.MultiIndex:
@@ -168,7 +169,8 @@ def figure(results: Results) -> Figure:
     settings: Settings = results.settings
     across, down = len(settings.p), len(settings.simulated_examples + settings.limit_examples)
     drawn = Figure(figsize=(3.6 + 2.9 * across, 0.9 + 2.4 * down), layout="constrained")
-    left, right = drawn.subfigures(1, 2, width_ratios=(3.6, 2.9 * across))
+    halves: Any = drawn.subfigures(1, 2, width_ratios=(3.6, 2.9 * across))
+    left, right = halves
     curves = results.measurements[results.measurements["row"] == "curves"]
     _curves(left.subplots(2, 1, sharex=True), curves, settings)
     grid = right.subplots(down, across, sharex=True, sharey=True, squeeze=False)

@@ -66,8 +66,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def _last(results: Results) -> pd.DataFrame:
-    rows = results.measurements
-    return rows[rows["epoch"] == rows["epoch"].max()]
+    rows: pd.DataFrame = results.measurements[results.measurements["epoch"] == results.measurements["epoch"].max()]
+    return rows
 
 
 def _shares(results: Results) -> pd.DataFrame:
@@ -90,7 +90,8 @@ def figure(results: Results) -> Figure:
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(8.4, 5.2), layout="constrained")
-    above, below = drawn.subfigures(2, 1, height_ratios=(1, 2.4))
+    halves: Any = drawn.subfigures(2, 1, height_ratios=(1, 2.4))
+    above, below = halves
     _pets(above, results.settings)
     left, right = below.subplots(1, 2, width_ratios=(1.5, 1))
     _bars(left, _shares(results))

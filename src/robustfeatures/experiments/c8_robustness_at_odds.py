@@ -158,8 +158,8 @@ def _under_the_bound(axes: Axes, results: Results) -> None:
 def _at_the_bound(results: Results) -> pd.DataFrame:
     """The rows at eps = 2 eta or more, for which Theorem 2.1 speaks."""
     eta = results.settings.signal / results.settings.dimension**0.5
-    rows = results.measurements
-    return rows[rows["eps"] >= 2 * eta * (1 - 1e-9)]
+    rows: pd.DataFrame = results.measurements[results.measurements["eps"] >= 2 * eta * (1 - 1e-9)]
+    return rows
 
 
 def claims(results: Results) -> list[Claim]:

@@ -103,8 +103,9 @@ def read(images: torch.Tensor, amplitudes: Sequence[float]) -> Array:
     """f1, f2, f3 of images (n, 1, 8, 8) in [0, 1]: (n, 3), about -1 or 1 where no noise is."""
     pattern = masks()
     areas = np.abs(pattern).sum(axis=(1, 2))
-    found: Array = np.einsum("nhw,fhw->nf", images[:, 0].double().numpy() - 0.5, pattern)
-    return found / (areas * np.asarray(amplitudes))
+    sums = np.einsum("nhw,fhw->nf", images[:, 0].double().numpy() - 0.5, pattern)
+    found: Array = sums / (areas * np.asarray(amplitudes))
+    return found
 
 
 def usefulness(

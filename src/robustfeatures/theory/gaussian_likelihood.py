@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
+from scipy.optimize import Bounds, LinearConstraint, brentq, minimize
 from torch import Tensor
 
 from robustfeatures.randomness import numpy_generator
@@ -160,12 +160,18 @@ def penalised_gain(distances: Array, variances: Array, penalty: float) -> float:
 
 def least_vulnerability(start: Array, penalty: float) -> tuple[float, Array]:
     """The least of `vulnerability` over spectra (d,) with the trace of `start`, found by SLSQP, and where it is."""
+
+    def objective(variances: Array) -> tuple[float, Array]:
+        slope: Array = -2 * penalty**2 * variances / (penalty * variances - 1) ** 3
+        return vulnerability(variances, penalty), slope
+
+    trace = float(start.sum())
     found = minimize(
-        lambda variances: vulnerability(variances, penalty),
+        objective,
         start,
-        jac=lambda variances: -2 * penalty**2 * variances / (penalty * variances - 1) ** 3,
-        bounds=[(1.01 / penalty, None)] * len(start),
-        constraints={"type": "eq", "fun": lambda variances: variances.sum() - start.sum()},
+        jac=True,
+        bounds=Bounds(1.01 / penalty, np.inf),
+        constraints=LinearConstraint(np.ones((1, len(start))), trace, trace),
         method="SLSQP",
         options={"maxiter": 1000, "ftol": 1e-12},
     )
