@@ -25,9 +25,11 @@ from tests.benchmarks import work
 from tests.benchmarks.agreement import agreement
 from tests.benchmarks.evaluation import compared as compared_evaluations
 from tests.benchmarks.growth import measure
+from tests.benchmarks.phase_diagram import phase_diagram
+from tests.benchmarks.theory_training import clusters, patches
 from tests.benchmarks.timing import matrix_rate
 
-Benchmark = Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement"]
+Benchmark = Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement", "theory"]
 # Of the agreement, where the accuracy of a network trained in the standard way falls from most to little.
 RADII = (0.1, 0.15, 0.2)
 # Multiples of the smallest radius of the digits study, and half as large.
@@ -131,6 +133,18 @@ def reading(rounds: int) -> list[dict[str, object]]:
     return found
 
 
+def theory(rounds: int) -> list[dict[str, object]]:
+    """Sweeps of the toy models, all cells or networks at once, beside one after another."""
+    return [
+        *row(
+            "phase diagram of the toy linear model, 1000 cells, 100 examples, 1000 steps",
+            phase_diagram(1000, 100, 1000, rounds),
+        ),
+        *row("ten networks on clusters, d 3072, 1000 points, 100 steps", clusters(rounds)),
+        *row("adversarial training on patch data, 50 steps", patches(rounds)),
+    ]
+
+
 def growth() -> str:
     """Seconds of planning for studies of three sizes, as a table."""
     with tempfile.TemporaryDirectory() as folder:
@@ -173,7 +187,7 @@ def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
 
 def main(
     what: Annotated[
-        Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement"],
+        Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement", "theory"],
         typer.Argument(help="What to measure."),
     ],
     images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
@@ -202,6 +216,8 @@ def main(
         rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 3 * rounds)
     elif what == "reading":
         rows = reading(rounds)
+    elif what == "theory":
+        rows = theory(rounds)
     if what == "growth":
         table, how = (
             growth(),

@@ -16,7 +16,7 @@ from robustfeatures.theory.ignored_feature import (
     sample,
 )
 
-LOW, HIGH, EPS = (0.30, 0.10), (1.0, 0.40), 0.27
+LOW, HIGH, EPS = (0.3, 0.04), (0.6, 0.44), 0.28
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from robustfeatures.theory.toy_linear_model import (
     drawn,
     first_step_bound,
     largest_rate,
+    limit,
     outputs,
     population_accuracy,
     printed_threshold,
@@ -91,6 +92,7 @@ def test_in_the_end_it_is_the_least_norm_interpolation() -> None:
     for cell in range(4):
         exact = np.linalg.pinv(dense(data, cell)) @ data.labels[cell].numpy()
         assert found[cell].numpy() == pytest.approx(exact[:2], abs=1e-10)
+        assert limit(data).noise[cell].numpy() == pytest.approx(exact[2:], abs=1e-10)
 
 
 @pytest.mark.parametrize("dimension", [30, 10**12])

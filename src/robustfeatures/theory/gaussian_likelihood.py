@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
+from scipy.optimize import Bounds, LinearConstraint, brentq, minimize
 from torch import Tensor
 
 from robustfeatures.randomness import numpy_generator
@@ -50,7 +50,7 @@ Array = NDArray[np.float64]
 # Ascents of the adversary, who goes on from where it was, per descent of the learner.
 ASCENTS = 5
 # Steps of gradient ascent on a concave objective; each takes off at least the share 1 - 1 / (C sigma_min).
-PENALISED_STEPS = 60
+PENALISED_STEPS = 40
 
 
 def vulnerability(variances: Array, penalty: float) -> float:
@@ -160,12 +160,18 @@ def penalised_gain(distances: Array, variances: Array, penalty: float) -> float:
 
 def least_vulnerability(start: Array, penalty: float) -> tuple[float, Array]:
     """The least of `vulnerability` over spectra (d,) with the trace of `start`, found by SLSQP, and where it is."""
+
+    def objective(variances: Array) -> tuple[float, Array]:
+        slope: Array = -2 * penalty**2 * variances / (penalty * variances - 1) ** 3
+        return vulnerability(variances, penalty), slope
+
+    trace = float(start.sum())
     found = minimize(
-        lambda variances: vulnerability(variances, penalty),
+        objective,
         start,
-        jac=lambda variances: -2 * penalty**2 * variances / (penalty * variances - 1) ** 3,
-        bounds=[(1.01 / penalty, None)] * len(start),
-        constraints={"type": "eq", "fun": lambda variances: variances.sum() - start.sum()},
+        jac=True,
+        bounds=Bounds(1.01 / penalty, np.inf),
+        constraints=LinearConstraint(np.ones((1, len(start))), trace, trace),
         method="SLSQP",
         options={"maxiter": 1000, "ftol": 1e-12},
     )
@@ -173,13 +179,17 @@ def least_vulnerability(start: Array, penalty: float) -> tuple[float, Array]:
 
 
 def searched_cosine(variances: Array, start: Array) -> float:
-    """The least cosine between mu and Sigma^-1 mu that BFGS finds from the mean `start` (d,)."""
+    """The least cosine between mu and Sigma^-1 mu that L-BFGS-B finds from the mean `start` (d,)."""
 
-    def cosine(mean: Array) -> float:
+    def cosine(mean: Array) -> tuple[float, Array]:
         gradient = mean / variances
-        return float(mean @ gradient / (np.linalg.norm(mean) * np.linalg.norm(gradient)))
+        value = mean @ gradient / (np.linalg.norm(mean) * np.linalg.norm(gradient))
+        slope: Array = value * (
+            2 * gradient / (mean @ gradient) - mean / (mean @ mean) - gradient / variances / (gradient @ gradient)
+        )
+        return float(value), slope
 
-    return float(minimize(cosine, start, method="BFGS", options={"gtol": 1e-9}).fun)
+    return float(minimize(cosine, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 1e-15}).fun)
 
 
 Row = dict[str, str | int | float]
@@ -208,29 +218,29 @@ def first_theorem(generator: np.random.Generator, variances: Array, penalty: flo
     yield _row("1", "least rise at this trace", dimension, penalty, vulnerability(even, strength), least)
 
 
-def second_theorem(mean: Array, variances: Array, eps: float, *, steps: int, rate: float) -> Iterator[Row]:
-    """Theorem 2 beside gradient descent on the robust likelihood from a mean of 0."""
+def second_theorem(mean: Array, variances: Array, radii: Sequence[float], *, steps: int, rate: float) -> Iterator[Row]:
+    """Theorem 2 beside gradient descent on the robust likelihood from a mean of 0, for all radii at once."""
     dimension = len(variances)
-    centre, spread = torch.from_numpy(mean), torch.from_numpy(variances)
+    centre, spread = (torch.from_numpy(value).expand(len(radii), -1) for value in (mean, variances))
     found = descend(
         population_distances(centre, spread),
         torch.zeros_like(centre),
         spread.sqrt(),
-        torch.tensor(eps, dtype=torch.float64),
+        torch.tensor(radii, dtype=torch.float64),
         steps=steps,
         rate=rate,
     )
-    learned_mean, learned = (value.numpy() for value in found)
-    closed = robust_variances(variances, eps)
-    yield _row("2", "distance of the mean", dimension, eps, 0.0, float(np.linalg.norm(learned_mean - mean)))
-    for quantity, place in (("least variance", variances.argmin()), ("largest variance", variances.argmax())):
-        yield _row("2", quantity, dimension, eps, float(closed[place]), float(learned[place]))
-    added = np.sqrt(learned) - np.sqrt(variances)
-    low, high = multiplier_bounds(variances, eps)
-    lagrange = multiplier(variances, eps), float(1 / (added * np.sqrt(learned)).mean())
-    yield _row("2", "lambda", dimension, eps, *lagrange)
-    yield _row("2", "lambda over its lower bound", dimension, eps, *(each / low for each in lagrange))
-    yield _row("2", "lambda over its upper bound", dimension, eps, *(each / high for each in lagrange))
+    for eps, learned_mean, learned in zip(radii, *(value.numpy() for value in found), strict=True):
+        closed = robust_variances(variances, eps)
+        yield _row("2", "distance of the mean", dimension, eps, 0.0, float(np.linalg.norm(learned_mean - mean)))
+        for quantity, place in (("least variance", variances.argmin()), ("largest variance", variances.argmax())):
+            yield _row("2", quantity, dimension, eps, float(closed[place]), float(learned[place]))
+        added = np.sqrt(learned) - np.sqrt(variances)
+        low, high = multiplier_bounds(variances, eps)
+        lagrange = multiplier(variances, eps), float(1 / (added * np.sqrt(learned)).mean())
+        yield _row("2", "lambda", dimension, eps, *lagrange)
+        yield _row("2", "lambda over its lower bound", dimension, eps, *(each / low for each in lagrange))
+        yield _row("2", "lambda over its upper bound", dimension, eps, *(each / high for each in lagrange))
 
 
 def third_theorem(generator: np.random.Generator, variances: Array, eps: float) -> Iterator[Row]:
@@ -286,29 +296,31 @@ def measure(
     plane_eps: Sequence[float],
     examples: int,
     steps: int,
+    example_steps: int,
     rate: float,
 ) -> list[Row]:
     """Closed forms beside numerical optima for random spectra, and the plane of Figure 4.
 
-    In each dimension d the variances are exp(U), U uniform with `condition` the largest ratio, the mean is N(0, I), and
-    eps is `relative_eps` sqrt(d); C is `penalty` / sigma_min. Columns theorem ("1", "2", "3", "13" for the adversary of
+    In each dimension d >= 2 the variances are exp(U), U uniform between ends that two of them attain and whose ratio is
+    `condition`, the mean is N(0, I), and eps is `relative_eps` sqrt(d), for equation 13 the largest of them; C is
+    `penalty` / sigma_min. Columns theorem ("1", "2", "3", "13" for the adversary of
     equation 13, "plane"), quantity, dimension, adversary (C sigma_min, or eps), closed_form, numerical.
     """
     rows: list[Row] = []
     for done, dimension in enumerate(dimensions):
         job.progress(done, len(dimensions))
         generator = numpy_generator(seed, "spectrum", dimension)
-        variances = condition ** generator.uniform(-0.5, 0.5, dimension)
+        variances = condition ** np.array([-0.5, 0.5, *generator.uniform(-0.5, 0.5, dimension - 2)])
         mean = generator.normal(size=dimension)
         drawn = mean + generator.normal(size=(examples, dimension)) * np.sqrt(variances)
         rows += first_theorem(generator, variances, penalty, penalised_examples)
-        for share in relative_eps:
-            eps = share * float(np.sqrt(dimension))
-            rows += second_theorem(mean, variances, eps, steps=steps, rate=rate)
+        radii = [share * float(np.sqrt(dimension)) for share in relative_eps]
+        rows += second_theorem(mean, variances, radii, steps=steps, rate=rate)
+        for eps in radii:
             rows += third_theorem(generator, variances, eps)
-            rows += relaxation(drawn, eps, steps=steps, rate=rate)
+        rows += relaxation(drawn, max(radii), steps=example_steps, rate=rate)
     centre, spread = np.array(plane_mean), np.array(plane_variances)
     drawn = centre + numpy_generator(seed, "plane").normal(size=(examples, 2)) * np.sqrt(spread)
     for eps in plane_eps:
-        rows += plane(centre, spread, drawn, eps, steps=steps, rate=rate)
+        rows += plane(centre, spread, drawn, eps, steps=example_steps, rate=rate)
     return rows

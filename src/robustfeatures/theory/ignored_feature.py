@@ -15,7 +15,8 @@ The paper gives a picture alone, so the distribution here is ours: y uniform in 
   exponential tail goes there when it is trained for ever (Soudry et al., 2018), so "any standard loss" holds in the
   limit too, not only for a loss with a finite minimum;
 - y x2 - eps has a mean of at most zero: x2 predicts the label, but not under attack, and by Jensen's inequality no
-  convex robust loss gains from it.
+  convex robust loss that falls with the margin gains from it. Nor does the squared loss, whose slope in w2 at its
+  minimum over w1 is -2 E[1 - w1 (y x1 - eps)] E[y x2 - eps] >= 0.
 
 The text that surrounds Figure 14 does not name the norm. For a Euclidean ball the claim cannot hold in the limit: there
 the largest margin is by definition the most robust linear classifier. The gap that the figure marks "> eps/2" is here

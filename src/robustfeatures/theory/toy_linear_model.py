@@ -184,24 +184,21 @@ def first_step_bound(p: Array, k: Array) -> Array:
     return found
 
 
-def trajectory(
-    data: TrainingSet, p: Array, k: Array, eps: Array, *, dimension: int, rate: Tensor, steps: Sequence[int]
-) -> Iterator[dict[str, Array]]:
-    """What all cells have learned after each of `steps` steps (rising): columns of `measure`, each (cells,)."""
+def limit(data: TrainingSet) -> Weights:
+    """Where gradient descent ends if no two examples share a noise coordinate: w_T = A'(A A')^-1 B."""
+    first = closed_form(data, torch.ones(len(data.labels), dtype=torch.float64), float("inf"))
+    explained = torch.einsum("cf,cnf->cn", first, data.features)
+    return Weights(first, torch.zeros_like(data.labels).scatter_add(1, data.noise, data.labels - explained))
+
+
+def trajectory(data: TrainingSet, rate: Tensor, steps: Sequence[int]) -> Iterator[tuple[float, Weights]]:
+    """What all cells have learned after each of `steps` steps (rising), and in the limit (step infinity)."""
     weights, done = start(data), 0
     for step in steps:
         weights = descend(data, weights, rate, step - done)
         done = step
-        right = (outputs(data, weights) * data.labels > 0).double().mean(dim=1)
-        expected = closed_form(data, rate, step)
-        yield {
-            "step": np.full(len(p), step),
-            "robust_weight": weights.first[:, 0].numpy(),
-            "nonrobust_weight": eps * weights.first[:, 1].numpy(),
-            "closed_form_difference": (weights.first - expected).abs().amax(dim=1).numpy(),
-            "sample_accuracy": 100 * right.numpy(),
-            "accuracy": 100 * population_accuracy(weights, p, k, eps, dimension),
-        }
+        yield step, weights
+    yield float("inf"), limit(data)
 
 
 def measure(
@@ -217,11 +214,10 @@ def measure(
     relative_rate: float,
     steps: Sequence[int],
 ) -> list[dict[str, str | int | float]]:
-    """One row per cell of the grid k x eps and per number of steps; eta is `relative_rate` of Theorem 2's largest.
+    """One row per cell of the grid k x eps and per number of steps, simulated, and one for the limit in closed form.
 
-    Columns k, eps, step; robust_weight w1, nonrobust_weight eps w2, both simulated; closed_form_difference, the largest
-    distance of w1 and w2 from the closed form (not small where examples share a noise coordinate); sample_accuracy and
-    accuracy (on the distribution), percent.
+    eta is `relative_rate` of Theorem 2's largest. Columns k, eps, step (infinity for the limit); robust_weight w1,
+    nonrobust_weight eps w2; sample_accuracy and accuracy (on the distribution), percent.
     """
     grid = np.array([(each_k, each_eps) for each_k in k for each_eps in eps])
     chances, ratios, sizes = np.full(len(grid), p), grid[:, 0], grid[:, 1]
@@ -229,8 +225,17 @@ def measure(
     data = drawn(generator, chances, ratios, sizes, examples=examples, dimension=dimension)
     rate = torch.from_numpy(relative_rate * largest_rate(sizes, examples))
     rows: list[dict[str, str | int | float]] = []
-    for found in trajectory(data, chances, ratios, sizes, dimension=dimension, rate=rate, steps=steps):
-        job.progress(int(found["step"][0]), steps[-1])
-        columns = {"k": ratios, "eps": sizes, **found}
+    for step, weights in trajectory(data, rate, steps):
+        job.progress(len(rows), len(grid) * (len(steps) + 1))
+        right = (outputs(data, weights) * data.labels > 0).double().mean(dim=1).numpy()
+        columns = {
+            "k": ratios,
+            "eps": sizes,
+            "step": np.full(len(grid), float(step)),
+            "robust_weight": weights.first[:, 0].numpy(),
+            "nonrobust_weight": sizes * weights.first[:, 1].numpy(),
+            "sample_accuracy": 100 * right,
+            "accuracy": 100 * population_accuracy(weights, chances, ratios, sizes, dimension),
+        }
         rows += [dict(zip(columns, map(float, cell), strict=True)) for cell in zip(*columns.values(), strict=True)]
     return rows

@@ -1,0 +1,322 @@
+"""B6: gradient descent on the toy linear model: Theorems 1 and 2 over a grid, and the phase diagram.
+
+two-pathways-2021, Section 5 and Appendix A. The theorems, the threshold derived from the closed form of w_T, and where
+the printed one differs, stand in `theory/toy_linear_model.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import PositiveInt, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SECTION = "two-pathways-2021, Section 5 and Appendix A"
+# What "with high probability" is taken to mean, percent of the cells; and "approaches 1", percent of the sample.
+HIGH = 95.0
+FITTED = 99.9
+VALUES = (
+    *("derived", "printed", "printed_as_read", "disputed"),
+    *("first_step", "closed_form", "sample_accuracy", "accuracy_as_predicted"),
+)
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2, 5, 10, 20, 50, 100)
+CELL = ["p", "examples", "seed", "k", "eps"]
+
+Chance = Annotated[float, Gt(0), Lt(0.5)]
+Ratio = Annotated[float, Gt(1)]
+Size = Annotated[float, Gt(0), Lt(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """The grid of the phase diagrams, one per p and n: k and eps at equal ratios; and the curves.
+
+    `dimension` is d. For n of `simulated_examples` gradient descent takes `steps_per_example` n steps at
+    `relative_rate` of Theorem 2's largest rate; for n of `limit_examples` its limit is taken from the closed form of
+    w_T. The curves are of one p, n and eps, for a k on either side of the threshold. The paper prints no settings.
+    """
+
+    p: Annotated[tuple[Chance, ...], MinLen(1)] = (0.1, 0.3)
+    simulated_examples: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (100,)
+    limit_examples: tuple[PositiveInt, ...] = (2000,)
+    k_ends: tuple[Ratio, Ratio] = (1.05, 50.0)
+    k_values: Annotated[int, Ge(2)] = 40
+    eps_ends: tuple[Size, Size] = (0.02, 0.98)
+    eps_values: Annotated[int, Ge(2)] = 25
+    dimension: PositiveInt = 1_000_000
+    relative_rate: Annotated[float, Gt(0), Le(1)] = 0.8
+    steps_per_example: PositiveInt = 10
+    curve_p: Chance = 0.1
+    curve_examples: PositiveInt = 100
+    curve_eps: Size = 0.3
+    curve_k: tuple[Ratio, Ratio] = (1.05, 20.0)
+
+    def grid(self) -> dict[str, list[float]]:
+        """k and eps of the phase diagrams, to six digits."""
+        return {
+            "k": _at_equal_ratios(self.k_ends, self.k_values),
+            "eps": _at_equal_ratios(self.eps_ends, self.eps_values),
+        }
+
+
+def _at_equal_ratios(ends: tuple[float, float], count: int) -> list[float]:
+    low, high = ends
+    return [round(low * (high / low) ** (at / (count - 1)), 6) for at in range(count)]
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One measurement per seed, p and n, and one per seed for the curves."""
+    same = {"dimension": settings.dimension, "relative_rate": settings.relative_rate}
+    found = []
+    last = {examples: [settings.steps_per_example * examples] for examples in settings.simulated_examples}
+    last |= {examples: [] for examples in settings.limit_examples}
+    for seed in pieces.study.seeds:
+        for p in settings.p:
+            for examples, steps in last.items():
+                given = {**same, **settings.grid(), "p": p, "examples": examples, "steps": [1, *steps], "seed": seed}
+                label = f"toy-linear-model-p{p:g}-n{examples}"
+                found.append(_need(pieces, "phase diagram", label, given, seed))
+        given = {**same, "k": settings.curve_k, "eps": [settings.curve_eps], "p": settings.curve_p, "seed": seed}
+        given |= {"examples": settings.curve_examples, "steps": _steps(settings)}
+        found.append(_need(pieces, "curves", "toy-linear-model-curves", given, seed))
+    return found
+
+
+def _need(pieces: Pieces, row: str, label: str, given: dict[str, Any], seed: int) -> Need:
+    recipe = pieces.measurement(label, "theory.toy_linear_model", given, {}, seed=seed)
+    return Need(row, seed, recipe, columns={"p": given["p"], "examples": given["examples"]})
+
+
+def _steps(settings: Settings) -> list[int]:
+    """1, 2, 5, 10, 20 ... up to the last step."""
+    last = settings.steps_per_example * settings.curve_examples
+    marks = [factor * 10**power for power in range(len(str(last))) for factor in (1, 2, 5)]
+    return [*(mark for mark in marks if mark < last), last]
+
+
+def _judged(results: Results) -> pd.DataFrame:
+    """One row per cell and seed of the phase diagrams: which feature wins, and percent agreement with each rule."""
+    import numpy as np
+
+    from robustfeatures.theory.toy_linear_model import first_step_bound, printed_threshold, threshold
+
+    rows = results.measurements[results.measurements["row"] == "phase diagram"]
+    cells = {
+        name: chosen.set_index(CELL)
+        for name, chosen in {
+            "first": rows[rows["step"] == 1],
+            "simulated": rows[(rows["step"] > 1) & np.isfinite(rows["step"])],
+            "limit": rows[np.isinf(rows["step"])],
+        }.items()
+    }
+    # The limit alone for those n that were not simulated.
+    last = cells["simulated"].combine_first(cells["limit"]).reset_index()
+    p, k, eps, examples = (last[column].to_numpy() for column in ("p", "k", "eps", "examples"))
+    ahead = {
+        name: (part["nonrobust_weight"] > part["robust_weight"]).reindex(_index(last)) for name, part in cells.items()
+    }
+    wins = (last["nonrobust_weight"] > last["robust_weight"]).to_numpy()
+    rules = {
+        "derived": k >= threshold(p, eps, examples),
+        "printed": k >= printed_threshold(p, eps, examples, power=2),
+        "printed_as_read": k >= printed_threshold(p, eps, examples, power=1),
+    }
+    expected = 100 * np.where(rules["derived"], 1 - p / k, 1 - p)
+    # A noise coordinate that an example and a fresh image share moves the accuracy by at most n / d.
+    near = np.abs(last["accuracy"] - expected) <= 100 * examples / results.settings.dimension + 1e-6
+    simulated = ahead["simulated"].notna().to_numpy()
+    judged: pd.DataFrame = last.assign(
+        wins=100.0 * wins,
+        **{name: 100.0 * (rule == wins) for name, rule in rules.items()},
+        disputed=np.where(rules["derived"] != rules["printed"], 100.0 * (rules["derived"] == wins), np.nan),
+        # Theorem 1 speaks of the cells within its bound alone.
+        first_step=np.where(eps <= first_step_bound(p, k), 100.0 * ~ahead["first"].to_numpy(dtype=bool), np.nan),
+        closed_form=np.where(simulated, 100.0 * (ahead["limit"].to_numpy() == wins), np.nan),
+        accuracy_as_predicted=100.0 * near,
+    )
+    return judged
+
+
+def _index(rows: pd.DataFrame) -> pd.MultiIndex:
+    import pandas as pd
+
+    return pd.MultiIndex.from_frame(rows[CELL])
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per p and n: the share of cells in which each rule is right, means over the cells first."""
+    from robustfeatures.experiments.summaries import over_seeds
+
+    shares = _judged(results).groupby(["p", "examples", "seed"], sort=False)[list(VALUES)].mean().reset_index()
+    return over_seeds(shares, ["p", "examples"], values=VALUES)
+
+
+def figure(results: Results) -> Figure:
+    """Curves of both weights over the steps, and a phase diagram per p and n with the thresholds drawn in."""
+    from matplotlib.figure import Figure
+
+    settings: Settings = results.settings
+    across, down = len(settings.p), len(settings.simulated_examples + settings.limit_examples)
+    drawn = Figure(figsize=(3.6 + 2.9 * across, 0.9 + 2.4 * down), layout="constrained")
+    halves: Any = drawn.subfigures(1, 2, width_ratios=(3.6, 2.9 * across))
+    left, right = halves
+    curves = results.measurements[results.measurements["row"] == "curves"]
+    _curves(left.subplots(2, 1, sharex=True), curves, settings)
+    grid = right.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    judged = _judged(results)
+    for line, examples in zip(grid, settings.simulated_examples + settings.limit_examples, strict=True):
+        for axes, p in zip(line, settings.p, strict=True):
+            rows = judged[(judged["p"] == p) & (judged["examples"] == examples)]
+            shown, handles = _phase(axes, rows, p, examples)
+            how = "simulated" if examples in settings.simulated_examples else "limit of the samples"
+            axes.set_title(f"p {p:g}, n {examples}, {how}", fontsize=8)
+    right.supxlabel("k: the robust feature is wrong k times as often", fontsize=9)
+    right.supylabel("eps: size of the non-robust feature (the robust one is 1)", fontsize=9)
+    right.colorbar(shown, ax=list(grid.flat), label="non-robust feature wins (% of seeds)", fraction=0.05, pad=0.02)
+    right.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    return drawn
+
+
+def _curves(panels: Any, rows: pd.DataFrame, settings: Settings) -> None:
+    from robustfeatures.experiments.plots.style import COLOURS, STYLES, log_axis
+
+    for axes, (k, part) in zip(panels, rows.groupby("k"), strict=True):
+        names = {"robust_weight": "w1, robust", "nonrobust_weight": "eps w2, non-robust"}
+        for number, (column, label) in enumerate(names.items()):
+            found = part.groupby("step")[column].agg(["mean", "std"]).fillna(0.0)
+            steps, middle = found.index.to_numpy(), found["mean"].to_numpy()
+            axes.plot(steps, middle, linestyle=STYLES[number], color=COLOURS[number], label=label)
+            ends = middle - found["std"].to_numpy(), middle + found["std"].to_numpy()
+            axes.fill_between(steps, *ends, color=COLOURS[number], alpha=0.2, lw=0)
+        axes.set_title(
+            f"k {k:g}, p {settings.curve_p:g}, n {settings.curve_examples}, eps {settings.curve_eps:g}", fontsize=9
+        )
+        axes.set_ylabel("weight in the output")
+        axes.legend(frameon=False, fontsize=8)
+    log_axis(axes, "x")
+    axes.set_xlabel("gradient steps")
+
+
+def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any, list[Any]]:
+    import numpy as np
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patheffects import withStroke
+
+    from robustfeatures.experiments.plots.style import COLOURS, log_axis
+    from robustfeatures.theory.toy_linear_model import first_step_bound, printed_threshold, threshold
+
+    share = rows.pivot_table(index="eps", columns="k", values="wins", aggfunc="mean")
+    k, eps = share.columns.to_numpy(), share.index.to_numpy()
+    # Lines are seen on the darkest of these.
+    greys = LinearSegmentedColormap.from_list("greys", ["1.0", "0.4"])
+    shown = axes.pcolormesh(k, eps, share.to_numpy(), cmap=greys, vmin=0, vmax=100, shading="nearest", lw=0)
+    fine = np.geomspace(eps.min(), eps.max(), 2000)
+    chance = np.full_like(fine, p)
+    halo = [withStroke(linewidth=3, foreground="white")]
+    lines = {
+        "derived threshold": (threshold(chance, fine, examples), fine, COLOURS[4], "-"),
+        "printed threshold": (printed_threshold(chance, fine, examples, power=2), fine, COLOURS[1], "--"),
+        "Theorem 1 below": (k, first_step_bound(np.full_like(k, p), k), COLOURS[0], ":"),
+    }
+    handles = [
+        axes.plot(along, up, color=colour, linestyle=style, lw=1.5, path_effects=halo, label=label)[0]
+        for label, (along, up, colour, style) in lines.items()
+    ]
+    log_axis(axes, "x")
+    log_axis(axes, "y")
+    for axis, values in ((axes.xaxis, k), (axes.yaxis, eps)):
+        axis.set_ticks([tick for tick in TICKS if values.min() <= tick <= values.max()])
+    axes.set(xlim=(k.min(), k.max()), ylim=(eps.min(), eps.max()))
+    return shown, handles
+
+
+def claims(results: Results) -> list[Claim]:
+    """Both theorems at the largest n, since they ask for a large one, and what was simulated."""
+    from robustfeatures.experiments.claims import Claim
+
+    settings: Settings = results.settings
+    judged = _judged(results)
+    most = max(settings.simulated_examples + settings.limit_examples)
+    shares = judged[judged["examples"] == most].groupby("seed")[list(VALUES)].mean()
+    simulated = judged[judged["examples"].isin(settings.simulated_examples)].groupby("seed")[list(VALUES)].mean()
+    cells = f"percent of the cells with n {most}"
+    found = [
+        (
+            "Theorem 1: after the first step the model relies on the robust feature",
+            f"w1 >= eps w2, {cells} within its bound",
+            shares["first_step"],
+            HIGH,
+        ),
+        (
+            "Theorem 2: the sample accuracy approaches 1",
+            "sample accuracy after the last step, mean over the simulated cells (percent)",
+            simulated["sample_accuracy"],
+            FITTED,
+        ),
+        (
+            "Gradient descent ends at w_T = A'(A A')^-1 B (equation 10)",
+            "the same feature wins, percent of the simulated cells",
+            simulated["closed_form"],
+            HIGH,
+        ),
+        (
+            "Theorem 2 with the derived threshold: the non-robust feature wins if k >= k_t, the robust one if k < k_t",
+            f"as the threshold says, {cells}",
+            shares["derived"],
+            HIGH,
+        ),
+        (
+            "Theorem 2 with the printed threshold (1 - eps^2)",
+            f"as the threshold says, {cells}",
+            shares["printed"],
+            HIGH,
+        ),
+        (
+            "Where the two thresholds disagree the derived one is right",
+            f"{cells} between them, minus 50",
+            shares["disputed"] - 50,
+            0.0,
+        ),
+        (
+            "Theorem 2: the population accuracy approaches 1 - p/k or 1 - p, by the derived threshold",
+            f"population accuracy as predicted, {cells}",
+            shares["accuracy_as_predicted"],
+            HIGH,
+        ),
+    ]
+    return [
+        Claim(sentence, SECTION, quantity, list(values), threshold) for sentence, quantity, values, threshold in found
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="B6",
+    title="The toy linear model",
+    paper="two-pathways-2021",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units=dict.fromkeys(VALUES, "%"),
+    caption=(
+        "Left: what the robust and the non-robust feature contribute to the output along gradient descent, for a k "
+        "below and above the threshold; lines are means over seeds, bands standard deviations. Right: which feature "
+        "wins in the end (dark: the non-robust one), with the threshold of Theorem 2 derived from the closed form, as "
+        "printed, and the bound below which Theorem 1 has the robust feature ahead after one step. In the table each "
+        "column is a share of cells: in which a rule agrees with gradient descent, disputed: where the printed and the "
+        "derived threshold disagree and the derived one is right, first_step: within Theorem 1's bound, closed_form: "
+        "where simulation and closed form have the same winner."
+    ),
+)

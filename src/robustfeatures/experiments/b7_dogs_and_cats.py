@@ -1,0 +1,259 @@
+"""B7: the dogs-and-cats illustration with known features: what networks trained on flipped pairs recover.
+
+two-pathways-2021, Section 2, Table 1 and Figure 3. The four features and what Section 2 predicts of them stand in
+`theory/dogs_and_cats.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Gt, Len, Lt
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict, Training
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SECTION = "two-pathways-2021, Section 2"
+EYES, PIXEL = "eyes set to the new label", "pixel set to the new label"
+ATTACKED = "PGD on a network of D"
+SHORT = {"D": "D", EYES: "eyes set to\nnew label", PIXEL: "pixel set to\nnew label", ATTACKED: "PGD on a\nnetwork of D"}
+FEATURES = ("snout", "dark eyes", "odd first pixel")
+
+TRAINING = Training(epochs=30, batch_size=50, learning_rate=0.05, weight_decay=5e-4, schedule="constant")
+
+Share = Annotated[float, Gt(0.5), Lt(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """How often snout, eyes and first pixel agree with the label, how much they change a pixel, noise, radius, network.
+
+    The paper gives no numbers. The radius lets the adversary turn eyes and first pixel round, and not the snout.
+    """
+
+    examples: PositiveInt = 1000
+    test_examples: PositiveInt = 2000
+    agreement: Annotated[tuple[Share, ...], Len(3, 3)] = (0.95, 0.9, 0.55)
+    amplitudes: Annotated[tuple[PositiveFloat, ...], Len(3, 3)] = (0.25, 0.08, 0.08)
+    noise: PositiveFloat = 0.05
+    eps: PositiveFloat = 0.16
+    width: PositiveInt = 32
+    training: Training = TRAINING
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One measurement per seed: a network on D, and one on each set of flipped pairs."""
+    return [
+        Need(
+            "networks",
+            seed,
+            pieces.measurement(
+                "dogs-and-cats", "theory.dogs_and_cats", {**asdict(settings), "seed": seed}, {}, seed=seed
+            ),
+        )
+        for seed in pieces.study.seeds
+    ]
+
+
+def _last(results: Results) -> pd.DataFrame:
+    rows: pd.DataFrame = results.measurements[results.measurements["epoch"] == results.measurements["epoch"].max()]
+    return rows
+
+
+def _shares(results: Results) -> pd.DataFrame:
+    """Effects of the three features as percent of the sum of their sizes, for networks differ in scale."""
+    rows = _last(results)
+    rows = rows[(rows["quantity"] == "effect") & rows["feature"].isin(FEATURES)]
+    total = rows["value"].abs().groupby([rows["trained_on"], rows["seed"]]).transform("sum")
+    return rows.assign(share=100 * rows["value"] / total)
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per training set, quantity and feature, after the last epoch."""
+    from robustfeatures.experiments.summaries import over_seeds
+
+    return over_seeds(_last(results), ["trained_on", "quantity", "feature"], values=("value",))
+
+
+def figure(results: Results) -> Figure:
+    """A dog and a cat and what is done to them, what each network learned, and the accuracy on D over the epochs."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(8.4, 5.2), layout="constrained")
+    halves: Any = drawn.subfigures(2, 1, height_ratios=(1, 2.4))
+    above, below = halves
+    _pets(above, results.settings)
+    left, right = below.subplots(1, 2, width_ratios=(1.5, 1))
+    _bars(left, _shares(results))
+    rows = results.measurements
+    _curves(right, rows[(rows["quantity"] == "accuracy") & (rows["feature"] == "D")])
+    below.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    return drawn
+
+
+def _pets(place: Any, settings: Settings) -> None:
+    """Images of a typical dog and a typical cat, as they are and as flipped pairs, without noise."""
+    import numpy as np
+
+    from robustfeatures.theory.dogs_and_cats import SIDE, Pets
+
+    def image(features: Sequence[float]) -> Any:
+        shown = Pets(np.array([features]), np.ones(1), np.zeros((1, SIDE, SIDE)))
+        return shown.images(settings.amplitudes)[0, 0]
+
+    pictures = {
+        "dog": (1, 1, 1),
+        "lighter eyes,\nlabel cat": (1, -1, 1),
+        "even pixel,\nlabel cat": (1, 1, -1),
+        "cat": (-1, -1, -1),
+        "darker eyes,\nlabel dog": (-1, 1, -1),
+        "odd pixel,\nlabel dog": (-1, -1, 1),
+    }
+    for axes, (title, features) in zip(place.subplots(1, len(pictures)), pictures.items(), strict=True):
+        axes.imshow(image(features), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(title, fontsize=8)
+        axes.set(xticks=[], yticks=[])
+
+
+def _bars(axes: Axes, rows: pd.DataFrame) -> None:
+    import numpy as np
+
+    from robustfeatures.experiments.plots.style import COLOURS, HATCHES, in_order, spread
+
+    sets = in_order(rows["trained_on"])
+    for number, feature in enumerate(FEATURES):
+        found = [rows[(rows["trained_on"] == name) & (rows["feature"] == feature)]["share"].to_numpy() for name in sets]
+        places = np.arange(len(sets)) + (number - 1) * 0.27
+        axes.bar(
+            places,
+            [values.mean() for values in found],
+            0.27,
+            yerr=[spread(values) for values in found],
+            color=COLOURS[1 + number],
+            edgecolor="black",
+            linewidth=0.6,
+            hatch=HATCHES[number],
+            error_kw={"elinewidth": 0.8, "capsize": 2},
+            label=feature,
+        )
+        for place, values in zip(places, found, strict=True):
+            axes.plot([place] * len(values), values, ".", color="black", markersize=2.5)
+    axes.axhline(0, color="black", lw=0.8)
+    axes.set_xticks(np.arange(len(sets)), [SHORT[name] for name in sets])
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set(ylim=(-100, 100), ylabel="effect on dog's score (% of all)")
+    axes.set_xlabel("trained on")
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
+
+
+def _curves(axes: Axes, rows: pd.DataFrame) -> None:
+    from robustfeatures.experiments.plots.style import COLOURS, STYLES, in_order, value_axis
+
+    for number, name in enumerate(in_order(rows["trained_on"])):
+        found = rows[rows["trained_on"] == name].groupby("epoch")["value"].agg(["mean", "std"]).fillna(0.0)
+        epochs, middle = found.index.to_numpy(), found["mean"].to_numpy()
+        axes.plot(epochs, middle, color=COLOURS[number], linestyle=STYLES[number], label=f"on {name}")
+        ends = middle - found["std"].to_numpy(), middle + found["std"].to_numpy()
+        axes.fill_between(epochs, *ends, color=COLOURS[number], alpha=0.2, lw=0)
+    axes.set_xlabel("epoch")
+    value_axis(axes, "accuracy on D (%)")
+
+
+def claims(results: Results) -> list[Claim]:
+    """What Section 2 says such networks learn, and the inequalities (6) to (8) that make f4 contaminated."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.summaries import by_seed
+
+    rows, shares = _last(results), _shares(results)
+
+    def share(trained_on: str, feature: str) -> pd.Series:
+        return by_seed(shares, value="share", trained_on=trained_on, feature=feature)
+
+    def value(trained_on: str, quantity: str, feature: str) -> pd.Series:
+        return by_seed(rows, value="value", trained_on=trained_on, quantity=quantity, feature=feature)
+
+    effects = [
+        ("Lighter eyes, new label: the network learns snout => cat", EYES, "snout", -1),
+        ("Lighter eyes, new label: the network learns light eyes => cat", EYES, "dark eyes", 1),
+        ("First pixel changed, new label: the network learns snout => cat", PIXEL, "snout", -1),
+        ("First pixel changed, new label: the network learns dark eyes => cat", PIXEL, "dark eyes", -1),
+        ("First pixel changed, new label: the network learns even pixel => cat", PIXEL, "odd first pixel", 1),
+    ]
+    instead = value(PIXEL, "usefulness", "-snout + pixel") - value(PIXEL, "usefulness", "snout + pixel")
+    preferred = value(PIXEL, "effect", "-snout + pixel") - value(PIXEL, "effect", "snout + pixel").abs()
+    contaminated = [
+        ("f4 = f1 + f3 is useful on D", value("D", "usefulness", "snout + pixel")),
+        ("f4 is not robustly useful on D (equation 8)", -value("D", "robust usefulness", "snout + pixel")),
+        ("f4 is still correlated with the new label", value(PIXEL, "usefulness", "snout + pixel")),
+        ("-f1 + f3 is more correlated with the new label than f4", instead),
+        ("The network learns -f1 + f3 in preference to f4", preferred),
+    ]
+    return [
+        *(
+            Claim(
+                sentence,
+                SECTION,
+                f"effect of {feature} towards {'dog' if sign > 0 else 'cat'} (percent of all)",
+                list(sign * share(trained_on, feature)),
+            )
+            for sentence, trained_on, feature, sign in effects
+        ),
+        Claim(
+            "Since the eye colour is predictive, the network has non-trivial performance on D",
+            SECTION,
+            f"{EYES}: accuracy on D minus 50",
+            list(value(EYES, "accuracy", "D") - 50),
+        ),
+        Claim(
+            "Nothing learned from a changed first pixel is particularly helpful on D",
+            SECTION,
+            f"{PIXEL}: 50 minus accuracy on D",
+            list(50 - value(PIXEL, "accuracy", "D")),
+        ),
+        Claim(
+            "What is learned from a changed first pixel is useful on the flipped distribution",
+            SECTION,
+            f"{PIXEL}: accuracy on flipped D minus 50",
+            list(value(PIXEL, "accuracy", "flipped D") - 50),
+        ),
+        *(
+            Claim(sentence, f"{SECTION}, equations 6 to 8", "100 times the difference", list(100 * values))
+            for sentence, values in contaminated
+        ),
+        Claim(
+            "An attack on a network of D turns the eyes towards the new label (dogs get lighter eyes)",
+            "two-pathways-2021, Section 3",
+            f"{ATTACKED}: 100 times the usefulness of dark eyes for the new label",
+            list(100 * value(ATTACKED, "usefulness", "dark eyes")),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="B7",
+    title="Dogs and cats with four known features",
+    paper="two-pathways-2021",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    caption=(
+        "Above: the images, without their noise. Snout: the bright patch below; eyes: two patches above; first pixel: "
+        "top left. Below left: by how much each feature alone moves the dog's score of networks trained on D and on "
+        "flipped pairs, as a share of all three; bars are means, whiskers standard deviations, dots the seeds. Below "
+        "right: accuracy on D per epoch; bands are standard deviations over seeds. In the table, usefulness is E[t f] "
+        "on the training set, robust usefulness its least in the Linf ball, effect half the change of the dog's score "
+        "when the feature turns round, accuracy percent on D and on D with its labels flipped."
+    ),
+)

@@ -1,0 +1,242 @@
+"""C8: a distribution on which robustness is at odds with accuracy: Theorems 2.1 and 2.2.
+
+at-odds-2019, Section 2 and Appendices C and D. The theorems, and where the derivation differs from the printed text,
+stand in `theory/robustness_at_odds.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge, Le, Lt, MinLen
+
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
+from robustfeatures.recipes.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.claims import Claim
+
+SECTION = "at-odds-2019, Section 2"
+# Accuracies are exact to float precision; percent.
+EXACT = 1e-6
+BOUND = "bound of Theorem 2.1"
+
+Share = Annotated[float, Ge(0), Le(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Strict):
+    """p and eta sqrt(d) as the paper has them; dimension d and sample size, which it leaves open.
+
+    Radii are in units of eta, `training_eps` that of the adversarial SVM. Between the extremes: linear classifiers by
+    the share of a right angle between x1 and the average, others that follow the average beyond a limit alone.
+    """
+
+    p: Annotated[float, Ge(0.5), Lt(1)] = 0.95
+    signal: PositiveFloat = 4.0
+    dimension: PositiveInt = 400
+    examples: PositiveInt = 5000
+    relative_eps: Annotated[tuple[Annotated[float, Ge(0)], ...], MinLen(2)] = (
+        *(0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75),
+        *(2.0, 2.5, 3.0, 4.0, 4.95),
+    )
+    training_eps: PositiveFloat = 2.0
+    mixtures: Annotated[tuple[Share, ...], MinLen(1)] = tuple(at / 40 for at in range(41))
+    limits: Annotated[tuple[Annotated[float, Ge(0)], ...], MinLen(1)] = tuple(at / 4 for at in range(33))
+
+
+def needs(pieces: Pieces, settings: Settings) -> list[Need]:
+    """One measurement per seed, which draws the sample of the SVMs."""
+    return [
+        Need(
+            "classifiers",
+            seed,
+            pieces.measurement(
+                "robustness-at-odds", "theory.robustness_at_odds", {**asdict(settings), "seed": seed}, {}, seed=seed
+            ),
+        )
+        for seed in pieces.study.seeds
+    ]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """One line per classifier and radius, and the bound at the standard accuracies that the paper names."""
+    import numpy as np
+    import pandas as pd
+
+    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.theory.robustness_at_odds import bound
+
+    settings: Settings = results.settings
+    rows = results.measurements.rename(columns={"robust": "accuracy"})
+    rows = rows.assign(eps=(rows["eps"] * settings.dimension**0.5 / settings.signal).round(6))
+    chosen = rows[~rows["classifier"].isin(["mixture", "gated"])]
+    by = ["classifier", "source", "eps"]
+    lines = [
+        {"classifier": f"any of standard accuracy {clean} %", "source": BOUND, "eps": 2.0, "accuracy": 100 * share}
+        for clean, share in zip((99, 96), bound(np.array([0.01, 0.04]), settings.p), strict=True)
+    ]
+    found = over_seeds(chosen, by)
+    return with_published(pd.concat([found, pd.DataFrame(lines).round({"accuracy": 2})]), results, by)
+
+
+def figure(results: Results) -> Figure:
+    """Accuracy against the radius, and robust accuracy against standard error under the bound."""
+    from matplotlib.figure import Figure
+
+    from robustfeatures.experiments.plots.style import legend_above
+
+    drawn = Figure(figsize=(8.2, 3.7), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    _against_radius(left, results)
+    _under_the_bound(right, results)
+    handles = [*left.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
+    legend_above(drawn, handles)
+    return drawn
+
+
+def _against_radius(axes: Axes, results: Results) -> None:
+    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES, value_axis
+
+    rows = results.measurements
+    eta = results.settings.signal / results.settings.dimension**0.5
+    curves = [
+        ("averaging", "exact", "averaging x2 ..."),
+        ("standard SVM", "sample", "standard SVM, samples"),
+        ("adversarial SVM", "sample", "adversarial SVM, samples"),
+        ("standard SVM", "distribution", "standard SVM, distribution"),
+    ]
+    for number, (classifier, source, label) in enumerate(curves):
+        part = rows[(rows["classifier"] == classifier) & (rows["source"] == source)]
+        found = part.groupby("eps")["robust"].agg(["mean", "std"]).fillna(0.0)
+        radii, middle = found.index.to_numpy() / eta, found["mean"].to_numpy()
+        style, colour = STYLES[number], COLOURS[number]
+        axes.plot(radii, middle, linestyle=style, color=colour, marker=MARKERS[number], markersize=3.5, label=label)
+        ends = middle - found["std"].to_numpy(), middle + found["std"].to_numpy()
+        axes.fill_between(radii, *ends, color=colour, alpha=0.2, lw=0)
+    axes.axvline(2, color="0.6", lw=0.8)
+    axes.set_xlabel("Linf radius eps (units of eta)")
+    value_axis(axes, "robust accuracy (%)")
+
+
+def _under_the_bound(axes: Axes, results: Results) -> None:
+    import numpy as np
+
+    from robustfeatures.experiments.plots.style import COLOURS
+    from robustfeatures.theory.robustness_at_odds import bound
+
+    settings: Settings = results.settings
+    rows = _at_the_bound(results)
+    errors = np.linspace(0, 100 * (1 - settings.p) * 1.15, 200)
+    axes.plot(errors, 100 * bound(errors / 100, settings.p), color="black", label="bound p delta / (1 - p)")
+    shown = [
+        ("mixture", "linear, between", "o", COLOURS[2]),
+        ("gated", "average beyond a limit, else x1", "x", COLOURS[1]),
+    ]
+    for classifier, label, marker, colour in shown:
+        part = rows[(rows["classifier"] == classifier) & (rows["seed"] == rows["seed"].min())]
+        axes.plot(
+            *(100 - part["clean"], part["robust"]),
+            *(marker,),
+            color=colour,
+            markersize=4,
+            markerfacecolor="none",
+            linestyle="none",
+            label=label,
+        )
+    axes.set(xlim=(0, errors.max()), ylim=(0, 102))
+    axes.set_xlabel("standard error delta (%)")
+    axes.set_ylabel("robust accuracy at eps = 2 eta (%)")
+
+
+def _at_the_bound(results: Results) -> pd.DataFrame:
+    """The rows at eps = 2 eta or more, for which Theorem 2.1 speaks."""
+    eta = results.settings.signal / results.settings.dimension**0.5
+    rows: pd.DataFrame = results.measurements[results.measurements["eps"] >= 2 * eta * (1 - 1e-9)]
+    return rows
+
+
+def claims(results: Results) -> list[Claim]:
+    """Theorems 2.1 and 2.2, the SVMs trained on samples."""
+    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.theory.robustness_at_odds import bound
+
+    settings: Settings = results.settings
+    rows = _at_the_bound(results)
+    rows = rows.assign(slack=100 * bound(1 - rows["clean"].to_numpy() / 100, settings.p) - rows["robust"])
+    percent = 100 * settings.p
+
+    def of(classifier: str, source: str, column: str, how: str) -> pd.Series:
+        part = rows[(rows["classifier"] == classifier) & (rows["source"] == source)]
+        return part.groupby("seed")[column].agg(how)
+
+    learned = rows[rows["classifier"] == "adversarial SVM"]
+    kept = (learned[["clean", "robust"]] - percent).abs().max(axis=1).groupby(learned["seed"]).max()
+    return [
+        Claim(
+            "Theorem 2.1: standard accuracy 1 - delta implies robust accuracy of at most p delta / (1 - p)",
+            SECTION,
+            "bound minus robust accuracy, least over all classifiers and radii of at least 2 eta",
+            list(rows.groupby("seed")["slack"].min()),
+            threshold=-EXACT,
+        ),
+        Claim(
+            "The averaging classifier has a standard accuracy above 99 %",
+            SECTION,
+            "standard accuracy",
+            list(of("averaging", "exact", "clean", "min")),
+            threshold=99.0,
+        ),
+        Claim(
+            "The averaging classifier cannot get a robust accuracy better than 1 %",
+            SECTION,
+            "1 minus robust accuracy at eps = 2 eta",
+            list(1 - of("averaging", "exact", "robust", "max")),
+            threshold=0.0,
+        ),
+        Claim(
+            "Theorem 2.2: the soft-margin SVM has a standard accuracy above 99 %",
+            SECTION,
+            "standard accuracy, trained on a sample",
+            list(of("standard SVM", "sample", "clean", "min")),
+            threshold=99.0,
+        ),
+        Claim(
+            "Theorem 2.2: the soft-margin SVM has a robust accuracy below 1 %",
+            SECTION,
+            "1 minus robust accuracy at eps = 2 eta, trained on a sample",
+            list(1 - of("standard SVM", "sample", "robust", "max")),
+        ),
+        Claim(
+            "Theorem 2.2: the adversarially trained SVM has standard and robust accuracy p against any eps < 1",
+            SECTION,
+            "minus the largest distance of either accuracy from p, distribution and sample",
+            list(-kept),
+            threshold=-EXACT,
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="C8",
+    title="Robustness at odds with accuracy",
+    paper="at-odds-2019",
+    needs=needs,
+    settings=Settings,
+    table=table,
+    figure=figure,
+    claims=claims,
+    units={"accuracy": "%", "eps": "units of eta"},
+    caption=(
+        "Left: accuracy against an Linf adversary who may move every coordinate by eps, exact on the distribution, of "
+        "the averaging classifier and of soft-margin SVMs; lines are means over seeds, bands standard deviations. "
+        "Right: the bound of Theorem 2.1 on robust accuracy at eps = 2 eta, and classifiers between the robust feature "
+        "x1 and the average of the others, linear and not, which lie under it."
+    ),
+)
