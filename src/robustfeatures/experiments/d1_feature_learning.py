@@ -29,6 +29,8 @@ PAPER = "adversarial-training-2025"
 ROBUST, NON_ROBUST = "robust_correlation", "non_robust_correlation"
 ACCURACIES = ("clean", "one_step", "replaced", "planted", "pgd", "robust_features_alone", "non_robust_features_alone")
 
+SHOWN = {"clean": "clean", "one_step": "one step", "replaced": "replaced", "pgd": "PGD", "planted": "planted"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
@@ -91,32 +93,35 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def figure(results: Results) -> Figure:
-    """Per setting two columns, standard and adversarial: correlations above, accuracies below."""
+    """A row per setting: correlations and accuracies under standard training, then under adversarial training."""
     from matplotlib.figure import Figure
 
     from robustfeatures.experiments.plots.style import in_order, legend_above, value_axis
 
     rows = _percent(results)
     names, trainings = in_order(rows["row"]), in_order(rows["training"])
-    drawn = Figure(figsize=(2.3 * len(names) * len(trainings) + 0.8, 4.6), layout="constrained")
-    grid = drawn.subplots(2, len(names) * len(trainings), sharex=True, sharey="row", squeeze=False)
+    drawn = Figure(figsize=(10.0, 2.0 * len(names) + 1.2), layout="constrained")
+    grid = drawn.subplots(len(names), 2 * len(trainings), sharex=True, squeeze=False)
     changes = _phase_changes(rows).groupby(["row", "training"]).mean()
-    upper: list[object] = []
-    lower: list[object] = []
-    for number, (name, training) in enumerate((name, training) for name in names for training in trainings):
-        part = rows[(rows["row"] == name) & (rows["training"] == training)]
-        above, below = grid[0][number], grid[1][number]
-        upper = _lines(above, part, {ROBUST: "robust feature", NON_ROBUST: "non-robust feature"}, first=0)
-        shown = {"clean": "clean", "one_step": "one step", "replaced": "replaced", "pgd": "PGD", "planted": "planted"}
-        lower = _lines(below, part, shown, first=2)
-        if training == "adversarial":
-            for axes in (above, below):
-                axes.axvline(changes[name, training], color="grey", lw=0.8, linestyle=":")
-        above.set_title(f"{name}\n{training}", fontsize=9)
-        below.set_xlabel("step")
-    grid[0][0].set_ylabel("normalised correlation")
-    value_axis(grid[1][0], "accuracy (%)")
-    legend_above(drawn, [*upper, *lower])
+    handles: list[object] = []
+    for number, name in enumerate(names):
+        for column, training in enumerate(trainings):
+            part = rows[(rows["row"] == name) & (rows["training"] == training)]
+            left, right = grid[number][2 * column], grid[number][2 * column + 1]
+            handles = _lines(left, part, {ROBUST: "robust feature", NON_ROBUST: "non-robust feature"}, first=0)
+            handles += _lines(right, part, SHOWN, first=2)
+            left.set_ylim(0, 1.02)
+            left.set_ylabel(f"{name}\ncorrelation" if column == 0 else "correlation")
+            value_axis(right, "accuracy (%)")
+            if training == "adversarial":
+                for axes in (left, right):
+                    axes.axvline(changes[name, training], color="grey", lw=0.8, linestyle=":")
+            if number == 0:
+                left.set_title(training, fontsize=10)
+                right.set_title(training, fontsize=10)
+    for axes in grid[-1]:
+        axes.set_xlabel("step")
+    legend_above(drawn, handles)
     return drawn
 
 
@@ -232,9 +237,9 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"phase_change": "step", **dict.fromkeys(ACCURACIES, "%")},
     caption=(
-        "Normalised correlation of the best filter of each class with its robust and its non-robust feature (above) "
-        "and accuracy on fresh points (below), clean and under four attacks in the same ball, for standard and "
-        "adversarial training. Lines are means over seeds, bands standard deviations; the dotted line is the step from "
+        "Normalised correlation of the best filter of each class with its robust and its non-robust feature, and "
+        "accuracy on fresh points, clean and under four attacks in the same ball, for standard and adversarial "
+        "training. Lines are means over seeds, bands standard deviations; the dotted line is the step from "
         "which robust features are learned faster."
     ),
 )
