@@ -62,7 +62,7 @@ def test_pgd_agrees_with_apgd(published: Network, real: tuple[Tensor, Tensor]) -
     eps, steps = 0.15, 15
     network = Prepared(published)
     ours = withstood(network, images, labels, PGD(kind="pgd", steps=steps, relative_step_sizes=(0.2,)), [eps])[1]
-    attack = APGDAttack(network, n_iter=steps, norm="L2", eps=eps, seed=0)
+    attack = APGDAttack(published, n_iter=steps, norm="L2", eps=eps, seed=0)
     with torch.no_grad():
         right = published(images).argmax(1) == labels
     found = attack.perturb(images[right], labels[right])
