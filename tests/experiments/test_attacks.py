@@ -1,0 +1,101 @@
+"""A5 and X3: which attacks they ask for, and what they make of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from robustfeatures.errors import UserError
+from robustfeatures.experiments import a5_attack_steps as a5
+from robustfeatures.experiments import x3_autoattack as x3
+from robustfeatures.experiments.experiment import Results
+from robustfeatures.recipes.parameters import Evaluation
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.study import read_study
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture
+def pieces() -> Pieces:
+    return Pieces(read_study(REPOSITORY / "workflow" / "studies" / "smoke.yaml"))
+
+
+def test_a5_tries_step_sizes_that_reach_as_far_with_any_number_of_steps() -> None:
+    settings = a5.Settings()
+    assert settings.pgd(1).relative_step_sizes == (1.0,)
+    assert settings.pgd(10).relative_step_sizes == (0.25, 1.0)
+    assert settings.pgd(2500).relative_step_sizes == (0.001, 0.004, 0.016)
+
+
+def test_a5_needs_the_studys_radius(pieces: Pieces) -> None:
+    needs = a5.needs(pieces, a5.Settings())
+    assert [need.columns["steps"] for need in needs] == [0, *a5.Settings().steps, 1000]
+    with pytest.raises(UserError, match=r"^robustness\.eps: 0\.3 is missing"):
+        a5.needs(pieces, a5.Settings(eps=0.3))
+
+
+def test_a5_judges_the_least_over_attacks() -> None:
+    accuracy = {(a5.STUDY, 0): 50.0, (a5.SWEEP, 1): 70.0, (a5.SWEEP, 50): 49.5, (a5.SWEEP, 100): 49.0}
+    accuracy[a5.SEARCH, 1000] = 48.5
+    rows = pd.DataFrame(
+        [
+            {"row": row, "seed": seed, "steps": steps, "eps": 0.25, "accuracy": value + seed}
+            for (row, steps), value in accuracy.items()
+            for seed in (0, 1)
+        ]
+    )
+    given = results(rows, a5.Settings(steps=(1, 50, 100)))
+    dropped, plateau, search = a5.claims(given)
+    assert list(dropped.values) == [-1.5, -1.5]
+    assert list(plateau.values) == [-0.5, -0.5]
+    assert list(search.values) == [-0.5, -0.5]
+    assert [claim.judged()["verdict"] for claim in (dropped, plateau, search)] == ["held"] * 3
+    assert list(a5.table(given)["accuracy"]) == [50.5, 70.5, 50.0, 49.5, 49.0]
+
+
+def results(evaluations: pd.DataFrame, settings: object, attacks: pd.DataFrame | None = None) -> Results:
+    nothing = pd.DataFrame()
+    return Results(
+        evaluations=evaluations,
+        histories=nothing,
+        measurements=nothing,
+        payloads={},
+        settings=settings,
+        attacks=nothing if attacks is None else attacks,
+    )
+
+
+def test_x3_asks_for_the_studys_attacks_first_and_for_none_twice(pieces: Pieces) -> None:
+    own = pieces.robustness.attacks
+    asked = x3.needs(pieces, x3.Settings())[0].recipe.parameters
+    assert isinstance(asked, Evaluation)
+    assert asked.attacks == (*own, x3.STANDARD_VERSION)
+    robustness = replace(pieces.robustness, attacks=(*own, x3.STANDARD_VERSION))
+    with_it = Pieces(replace(pieces.study, robustness=robustness))
+    again = x3.needs(with_it, x3.Settings())[0].recipe.parameters
+    assert isinstance(again, Evaluation)
+    assert again.attacks == (*own, x3.STANDARD_VERSION)
+
+
+def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoattack() -> None:
+    single = pd.DataFrame(
+        [
+            {"row": "standard", "seed": seed, "eps": eps, "attack": attack, "accuracy": accuracy}
+            for seed in (0, 1)
+            for eps, left in ((0.25, (60.0, 59.0, 58.0)), (0.5, (30.0, 30.0, 27.0)))
+            for attack, accuracy in zip(("pgd", "noise", x3.STANDARD_VERSION.name), left, strict=True)
+        ]
+    )
+    together = single[single["attack"] == x3.STANDARD_VERSION.name].drop(columns="attack")
+    clean = together.drop_duplicates("seed").assign(eps=0.0, accuracy=90.0)
+    given = results(pd.concat([clean, together]), x3.Settings(), single)
+    table = x3.table(given)
+    assert list(table["eps"]) == [0.25, 0.5]
+    assert list(table["before"]) == [59.0, 30.0]
+    assert list(table["after"]) == [58.0, 27.0]
+    assert list(table["lowered"]) == [1.0, 3.0]
+    (claim,) = x3.claims(given)
+    assert list(claim.values) == [-3.0, -3.0]
+    assert claim.judged()["verdict"] == "not held"
