@@ -20,14 +20,14 @@ def matrices_and_lines(rates: pd.DataFrame, beside: pd.DataFrame, *, attacks: Se
 
     `beside` has the columns target, attack, seed, transfer_rate and accuracy, both in percent.
     """
-    figure = Figure(figsize=(4.0 * len(attacks), 7.0), layout="constrained")
+    figure = Figure(figsize=(4.4 * len(attacks), 6.4), layout="constrained")
     grid = figure.subplots(2, len(attacks), squeeze=False, height_ratios=(1, 1.1))
     for column, attack in enumerate(attacks):
         _matrix(grid[0, column], rates[rates["attack"] == attack])
         grid[0, column].set_title(attack)
         _scatter(grid[1, column], beside[beside["attack"] == attack])
     handles, labels = grid[1, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure
 
 
@@ -35,14 +35,15 @@ def _matrix(axes: Axes, rates: pd.DataFrame) -> None:
     names = list(rates["row"].unique())
     values = rates.pivot_table(index="row", columns="target", values="transfer_rate", dropna=False)
     matrix = values.reindex(index=names, columns=names).to_numpy(dtype=float)
-    axes.imshow(matrix, cmap="Greys", vmin=0, vmax=100, interpolation="nearest")
+    axes.imshow(matrix, cmap="Greys", vmin=0, vmax=100, aspect="auto", interpolation="nearest")
     for (row, column), value in np.ndenumerate(matrix):
         shown = "-" if np.isnan(value) else f"{value:.0f}"
         axes.text(column, row, shown, ha="center", va="center", color="white" if value > 55 else "black", fontsize=8)
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=7)
     axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.set_xlabel("fooled network")
+    axes.set_xlabel("fooled network (cells: transfer rate, %)")
     axes.set_ylabel("made on")
+    axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
 
@@ -61,7 +62,7 @@ def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
         ends = np.array([means["accuracy"].min(), means["accuracy"].max()])
         axes.plot(ends, line.intercept + line.slope * ends, "-", color="black", linewidth=0.8)
         found = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist())
-        axes.set_title(f"r = {found.value:.2f} [{found.low:.2f}, {found.high:.2f}]", fontsize=8)
+        axes.set_title(f"r = {found.value:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})", fontsize=8)
     axes.set_xlabel("accuracy on D, trained on D_det (%)")
     axes.set_ylabel("transfer rate (%)")
     axes.set_ylim(-2, 102)

@@ -6,6 +6,7 @@ network trained adversarially. That they are robust is computed in closed form, 
 
 1. f_i is 0-robustly useful for class i: with f_i of mean 0 and standard deviation 1, w_i scaled alike, and y = 1 for
    class i, -1 for the others, E[inf over ||delta|| <= eps of y f_i(x + delta)] = E[y f_i(x)] - eps ||w_i|| > 0.
+   Classes count as often as they are, so that most images have y = -1; the text does not say how it weighs them.
 2. The network's prediction is constant in the ball of radius eps round at least 80 % of the test images, which for a
    linear network is min over j of (f_i - f_j) / ||w_i - w_j|| > eps, i being the prediction.
 
