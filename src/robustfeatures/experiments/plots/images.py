@@ -13,13 +13,13 @@ from robustfeatures.errors import printable
 from robustfeatures.experiments.plots.style import DPI
 
 # All places are whole pixels of the bitmap, so that no pixel of an image is wider than its neighbour.
-CELL = 112
+CELL = 96
 GAP = 14
 # Characters of a name above an image that is just over half an inch wide.
-LONGEST_LABEL = 14
+LONGEST_LABEL = 12
 LABEL_HEIGHT = 24
 MARGIN = 12
-POINTS = 6.5
+POINTS = 6.0
 
 
 @dataclass(frozen=True)

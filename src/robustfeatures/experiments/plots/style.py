@@ -74,7 +74,8 @@ def panels_of(
 
 def leftmost(panels: Sequence[Axes]) -> list[Axes]:
     """The first panel of each row."""
-    return [axes for axes in panels if axes.get_subplotspec().is_first_col()]
+    places = [(axes, axes.get_subplotspec()) for axes in panels]
+    return [axes for axes, place in places if place is not None and place.is_first_col()]
 
 
 def value_axis(axes: Axes, label: str, *, log: bool = False) -> None:
