@@ -1,8 +1,9 @@
-"""Derived sets that select: which images, with which labels."""
+"""Derived sets that select, or lead away from the label: which images, with which labels."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +11,19 @@ import numpy as np
 import pytest
 import torch
 
+from robustfeatures.attacks.gradients import loss_gradients, pictured
+from robustfeatures.blocks import Blocks, Share
+from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
+from robustfeatures.jobs import Job, Surroundings
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Transferring
+from robustfeatures.models.saving import save_network
+from robustfeatures.progress import Progress
+from robustfeatures.recipes.parameters import Derived, LossGradient, Method, Transferring, UntargetedAttack
+from robustfeatures.stages.derived import make
 from robustfeatures.stages.selection import misclassified, transferring
+from robustfeatures.store.store import Store
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
 
@@ -71,3 +80,50 @@ def test_a_half_without_examples_is_refused(
     given = split_of(digits, slice(0, 50), (predicted + shift) % 10)
     with pytest.raises(UserError, match=rf"^method\.transfers: {found} of the 50 images transfer to the source$"):
         transferring(Prepared(network), given, method, JOB)
+
+
+def derived(folder: Path, network: Network, original: ImageDataset, method: Method) -> ImageDataset:
+    """A set derived from a test split, as its stage does it."""
+    write_dataset(folder / "original.zarr", {"test": original})
+    save_network(
+        network,
+        folder / "model.safetensors",
+        architecture="small-cnn",
+        width=None,
+        class_names=original.class_names,
+        image_shape=original.image_shape,
+    )
+    store = Store(folder / "store")
+    progress = Progress("derived", "test", folder / "progress.json", terminal=False)
+    job = Job(folder, Surroundings(store, folder, "cpu", 1), Blocks(store, "key", Share(1, 1)), progress)
+    inputs = {"data": folder / "original.zarr", "source": folder / "model.safetensors"}
+    make(Derived(method=method, seed=0, splits=("test",)), inputs, folder, job)
+    return read_dataset(folder / "data.zarr", "test")
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_examples_of_a_large_radius_keep_their_label(
+    network: Network, digits: Digits, tmp_path: Path, norm: str
+) -> None:
+    original, eps = split_of(digits, slice(1000, 1100)), {"l2": 2.0, "linf": 0.4}[norm]
+    attack = UntargetedAttack(
+        kind="untargeted-attack", norm="l2" if norm == "l2" else "linf", eps=eps, step_size=eps / 10, steps=20
+    )
+    found = derived(tmp_path, network, original, attack)
+    np.testing.assert_array_equal(found.labels, original.labels)
+    assert (found.provenance["target"] == -1).all()
+    change = (found.float_images() - original.float_images()).reshape(100, -1)
+    assert np.linalg.norm(change, ord=2 if norm == "l2" else np.inf, axis=1).max() <= eps + 1e-5
+    with torch.no_grad():
+        predicted = network(torch.from_numpy(found.float_images())).argmax(1).numpy()
+    # The network is right on most of these digits, and a radius that large leaves it hardly any.
+    assert (predicted != original.labels).mean() > 0.9
+
+
+def test_gradients_as_images(network: Network, digits: Digits, tmp_path: Path) -> None:
+    original = split_of(digits, slice(1000, 1040))
+    found = derived(tmp_path, network, original, LossGradient(kind="loss-gradient", deviations=2.0))
+    gradients = loss_gradients(network, digits.images[1000:1040], digits.labels[1000:1040])
+    # Folded batch norm rounds otherwise.
+    np.testing.assert_allclose(found.float_images(), pictured(gradients, 2.0).numpy(), atol=1e-3)
+    np.testing.assert_array_equal(found.labels, original.labels)

@@ -38,13 +38,15 @@ def low_frequency_share(directions: Tensor, cutoff: float) -> Tensor:
     energy = torch.fft.fft2(directions).abs().square().sum(dim=1)
     vertical, horizontal = (torch.fft.fftfreq(side, dtype=torch.float64) for side in directions.shape[-2:])
     low = (vertical[:, None].square() + horizontal.square()).sqrt() <= cutoff / 2
-    return energy[:, low.to(energy.device)].sum(dim=1) / energy.sum(dim=(1, 2))
+    share: Tensor = energy[:, low.to(energy.device)].sum(dim=1) / energy.sum(dim=(1, 2))
+    return share
 
 
 def density(directions: Tensor) -> Tensor:
     """|v|_1 / (sqrt(d) |v|_2) of directions (N, C, H, W), (N,): 1 if all pixels are as large, 1 / sqrt(d) if one is."""
     flat = directions.flatten(1)
-    return flat.abs().sum(dim=1) / (flat.shape[1] ** 0.5 * _length(flat))
+    found: Tensor = flat.abs().sum(dim=1) / (flat.shape[1] ** 0.5 * _length(flat))
+    return found
 
 
 def _length(vectors: Tensor) -> Tensor:
