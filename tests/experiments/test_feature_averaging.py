@@ -75,10 +75,9 @@ def heads() -> Results:
 def test_cosines_by_relation() -> None:
     table = e3.table(heads()).set_index(["head", "relation"])
     expected = {
-        (e3.FEATURES, e3.OWN_CLASS): 1.0,
         (e3.FEATURES, e3.OWN_SIDE): 0.0,
         (e3.FEATURES, e3.OTHER_SIDE): 0.0,
-        (e3.TWO_CLASSES, e3.OWN_SIDE): 0.45,
+        (e3.TWO_CLASSES, e3.WHOLE_SIDE): 0.45,
         (e3.TWO_CLASSES, e3.OTHER_SIDE): -0.05,
         (e3.K_CLASSES, e3.OWN_CLASS): 0.9,
         (e3.K_CLASSES, e3.OWN_SIDE): 0.1,

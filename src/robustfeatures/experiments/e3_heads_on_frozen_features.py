@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TWO_CLASSES, K_CLASSES, FEATURES = "2-class", "k-class", "features"
 OWN_CLASS, OWN_SIDE, OTHER_SIDE = "own class", "other classes of its side", "classes of the other side"
+WHOLE_SIDE = "classes of its side"
 SECTION = "feature-averaging-2025, Figure 1 and the theorem on feature averaging"
 
 
@@ -60,15 +61,12 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def with_relation(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with a column `relation`: how a neuron's class, or only its side for two classes, stands to a feature's.
-
-    A neuron of the 2-class head belongs to a side; its own class is that side as a whole.
-    """
+    """The rows with a column `relation`: what a feature's class is to a neuron's class, in the 2-class head to its side."""
     half = (rows["feature"].max() + 1) // 2
     same_side = (rows["neuron"] < half) == (rows["feature"] < half)
-    same_class = (rows["neuron"] == rows["feature"]) & (rows["head"] != TWO_CLASSES)
-    relation = same_side.map({True: OWN_SIDE, False: OTHER_SIDE}).mask(same_class, OWN_CLASS)
-    return rows.assign(relation=relation)
+    relation = same_side.map({True: OWN_SIDE, False: OTHER_SIDE})
+    relation = relation.mask(rows["neuron"] == rows["feature"], OWN_CLASS)
+    return rows.assign(relation=relation.mask(same_side & (rows["head"] == TWO_CLASSES), WHOLE_SIDE))
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -77,6 +75,8 @@ def table(results: Results) -> pd.DataFrame:
 
     rows = with_relation(results.measurements).assign(accuracy=100.0 * results.measurements["accuracy"])
     values = ["cosine", "accuracy"]
+    # That of a feature with itself is 1.
+    rows = rows[(rows["head"] != FEATURES) | (rows["relation"] != OWN_CLASS)]
     per_seed = rows.groupby(["head", "relation", "seed"], sort=False)[values].mean().reset_index()
     return over_seeds(per_seed, ["head", "relation"], values=values)
 
@@ -105,7 +105,7 @@ def claims(results: Results) -> list[Claim]:
 
     rows = with_relation(results.measurements)
     mean = 100.0 * rows.groupby(["head", "relation", "seed"])["cosine"].mean()
-    own = rows[(rows["head"] == TWO_CLASSES) & (rows["relation"] == OWN_SIDE)]
+    own = rows[(rows["head"] == TWO_CLASSES) & (rows["relation"] == WHOLE_SIDE)]
     each = 100.0 * own.groupby(["seed", "neuron"])["cosine"].agg(["min", "max"])
     two = mean[TWO_CLASSES]
     return [
@@ -113,7 +113,7 @@ def claims(results: Results) -> list[Claim]:
             "The 2-class head has large coefficients for the classes of its side, small ones for the other side",
             SECTION,
             "2-class, cosine x 100: own side minus other side",
-            list(two[OWN_SIDE] - two[OTHER_SIDE]),
+            list(two[WHOLE_SIDE] - two[OTHER_SIDE]),
         ),
         Claim(
             "No coefficient of the 2-class head is much larger than others (taken as the least being half the largest)",
@@ -139,7 +139,6 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
-    units={"cosine": "", "accuracy": "%"},
     caption=(
         "Cosines between each neuron's weight and each class's feature, of heads trained on frozen features to tell "
         "the first half of the classes from the second (2-class) or all classes apart (k-class: mean over the neurons "
