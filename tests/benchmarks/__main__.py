@@ -138,7 +138,7 @@ def theory(rounds: int) -> list[dict[str, object]]:
     return [
         *row(
             "phase diagram of the toy linear model, 1000 cells, 100 examples, 1000 steps",
-            phase_diagram(1000, 100, 1000, rounds),
+            phase_diagram(1000, 100, 1000, 1),
         ),
         *row("ten networks on clusters, d 3072, 1000 points, 100 steps", clusters(rounds)),
         *row("adversarial training on patch data, 50 steps", patches(rounds)),
@@ -186,10 +186,7 @@ def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
 
 
 def main(
-    what: Annotated[
-        Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement", "theory"],
-        typer.Argument(help="What to measure."),
-    ],
+    what: Annotated[Benchmark, typer.Argument(help="What to measure.")],
     images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
     sha256: Annotated[str, typer.Option(help="The digest of that folder, from `robustfeatures fetch`.")] = "",
     device: Literal["cpu", "cuda"] = "cpu",

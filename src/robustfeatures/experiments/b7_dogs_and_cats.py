@@ -109,7 +109,7 @@ def _pets(place: Any, settings: Settings) -> None:
 
     def image(features: Sequence[float]) -> Any:
         shown = Pets(np.array([features]), np.ones(1), np.zeros((1, SIDE, SIDE)))
-        return shown.images(settings.amplitudes)[0, 0]
+        return shown.images(settings.amplitudes)[0, 0].numpy()
 
     pictures = {
         "dog": (1, 1, 1),

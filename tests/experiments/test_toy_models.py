@@ -1,0 +1,211 @@
+"""A12, A13, B6, B7 and C8: from settings to tables, figures and claims, in miniature; and claims that must not hold."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from robustfeatures.experiments.catalogue import experiment
+from robustfeatures.experiments.claims import Claim
+from robustfeatures.experiments.experiment import Results
+from robustfeatures.experiments.summaries import by_seed
+from robustfeatures.recipes.canonical import plain
+from robustfeatures.recipes.parameters import Measurement
+from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.recipes.study import Study
+from robustfeatures.recipes.validation import validated
+from robustfeatures.theory.toy_linear_model import printed_threshold, threshold
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "A12": {
+        "dimensions": [2, 4],
+        "penalised_examples": 500,
+        "examples": 100,
+        "steps": 200,
+        "example_steps": 20,
+        "plane_eps": [0, 1.0],
+    },
+    "A13": {"examples": 500, "test_examples": 500},
+    "B6": {
+        "k_values": 5,
+        "eps_values": 6,
+        "simulated_examples": [20],
+        "limit_examples": [60],
+        "curve_examples": 20,
+    },
+    "B7": {
+        "examples": 60,
+        "test_examples": 50,
+        "width": 4,
+        "training": {"epochs": 2, "batch_size": 20, "learning_rate": 0.05},
+    },
+    "C8": {"dimension": 400, "examples": 200, "relative_eps": [0, 1, 2], "mixtures": [0, 0.5, 1], "limits": [0, 1]},
+}
+SEEDS = (0, 1)
+
+
+class Quiet:
+    """A job that nobody watches."""
+
+    def progress(self, done: int, total: int) -> None:
+        assert 0 <= done <= total
+
+
+def measured(identifier: str) -> Results:
+    """The results of an experiment in miniature, its measurements made in this process."""
+    found = experiment(identifier)
+    settings = validated(found.settings, SETTINGS[identifier], "here")
+    frames = []
+    for need in found.needs(Pieces(Study(title="", seeds=SEEDS, experiments={})), settings):
+        assert isinstance(need.recipe.parameters, Measurement)
+        module = import_module(f"robustfeatures.{need.recipe.parameters.module}")
+        # As a job finds them, read back from JSON.
+        given = json.loads(json.dumps(plain(need.recipe.parameters.settings)))
+        rows = module.measure(Quiet(), {}, **given)
+        assert all(row.keys() == rows[0].keys() for row in rows)
+        frames.append(pd.DataFrame(rows).assign(row=need.row, seed=need.seed, **need.columns))
+    return Results(
+        evaluations=pd.DataFrame(),
+        histories=pd.DataFrame(),
+        measurements=pd.concat(frames, ignore_index=True),
+        payloads={},
+        settings=settings,
+    )
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Results]:
+    return {identifier: measured(identifier) for identifier in SETTINGS}
+
+
+def claims(identifier: str, found: Results) -> list[Claim]:
+    make = experiment(identifier).claims
+    assert make is not None
+    return list(make(found))
+
+
+def verdict(identifier: str, found: Results, sentence: str) -> object:
+    """The verdict on the claim whose sentence begins so."""
+    (claim,) = (claim for claim in claims(identifier, found) if claim.sentence.startswith(sentence))
+    return claim.judged()["verdict"]
+
+
+@pytest.mark.parametrize("identifier", SETTINGS)
+def test_tables_figures_and_claims_are_made(identifier: str, results: dict[str, Results]) -> None:
+    found, given = experiment(identifier), results[identifier]
+    assert found.table is not None
+    table = found.table(given)
+    quantities = [name for name in table.columns if f"{name}_std" in table.columns]
+    assert quantities
+    assert not table.duplicated([name for name in table.columns if not _measured(name, quantities)]).any()
+    assert set(table["seeds"].dropna()) <= {0, len(SEEDS)}
+    for claim in claims(identifier, given):
+        assert len(claim.values) == len(SEEDS)
+    assert found.figure is not None
+    figure = found.figure(given)
+    _assert_drawn(figure)
+
+
+def _measured(name: str, quantities: list[str]) -> bool:
+    return name == "seeds" or any(name.endswith(f"_{each}") or name.startswith(each) for each in quantities)
+
+
+def _assert_drawn(figure: Figure) -> None:
+    """It draws, and both directions are named somewhere, on an axis or for a group of panels."""
+    figure.savefig(io.BytesIO(), format="png", dpi=40)
+    parts = [figure, *figure.subfigs]
+    assert any(axes.get_xlabel() for axes in figure.axes) or any(part.get_supxlabel() for part in parts)
+    assert any(axes.get_ylabel() for axes in figure.axes) or any(part.get_supylabel() for part in parts)
+
+
+def test_a12_a_wrong_optimum_is_told(results: dict[str, Results]) -> None:
+    given = results["A12"]
+    rows = given.measurements.copy()
+    assert verdict("A12", given, "Theorem 2: the robust covariance") == "held"
+    assert verdict("A12", given, "Theorem 3") == "held"
+    # Theorem 2 has lambda grow like 1 / eps, the printed bounds like eps^-1/2.
+    assert verdict("A12", given, "Theorem 2, as printed") == "not held"
+    off = rows["quantity"].isin(["least variance", "rise of the loss"])
+    rows.loc[off, "numerical"] *= 1.5
+    wrong = replace(given, measurements=rows)
+    assert verdict("A12", wrong, "Theorem 2: the robust covariance") == "not held"
+    assert verdict("A12", wrong, "Theorem 1: the adversary") == "not held"
+
+
+def test_a13_leaning_on_the_second_feature_is_told(results: dict[str, Results]) -> None:
+    given = results["A13"]
+    assert verdict("A13", given, "Robust training forces") == "held"
+    assert verdict("A13", given, "Any standard loss function learns an accurate") == "held"
+    rows = given.measurements.copy()
+    rows.loc[rows["training"] == "robust", ["weight_2", "least_margin"]] = (-0.1, -0.01)
+    wrong = replace(given, measurements=rows)
+    assert verdict("A13", wrong, "Robust training forces") == "not held"
+    assert verdict("A13", wrong, "Robust training learns") == "not held"
+
+
+def test_b6_each_threshold_is_judged_by_the_cells(results: dict[str, Results]) -> None:
+    """Cells that follow a rule exactly give it 100 percent, and the derived one none of the disputed cells or all."""
+    given = results["B6"]
+    rows = given.measurements.copy()
+    p, k, eps, examples = (rows[column].to_numpy() for column in ("p", "k", "eps", "examples"))
+    derived = k >= threshold(p, eps, examples)
+    printed = k >= printed_threshold(p, eps, examples, power=2)
+    assert (derived != printed).any()
+    make = experiment("B6").table
+    assert make is not None
+    for wins, right, other, disputed in ((derived, "derived", "printed", 100), (printed, "printed", "derived", 0)):
+        final = (rows["row"] == "phase diagram") & (rows["step"] > 1)
+        changed = rows.assign(
+            robust_weight=1.0, nonrobust_weight=np.where(final & wins, 2.0, np.where(final, 0.5, 0.9))
+        )
+        table = make(replace(given, measurements=changed))
+        assert (table[right] == 100).all()
+        assert (table[other] < 100).any()
+        assert (table["disputed"].dropna() == disputed).all()
+        assert (table["first_step"] == 100).all()
+        # Simulated for the first n alone.
+        assert table.set_index("examples")["closed_form"].notna().to_dict() == {20: True, 60: False}
+
+
+def test_b7_features_with_the_wrong_sign_are_told(results: dict[str, Results]) -> None:
+    given = results["B7"]
+    rows = given.measurements.copy()
+    signs = {"snout": -5.0, "dark eyes": 3.0, "odd first pixel": 1.0, "snout + pixel": -4.0, "-snout + pixel": 6.0}
+    effects = rows["quantity"] == "effect"
+    # As seeds that differ, so that the interval is not a point.
+    rows.loc[effects, "value"] = rows.loc[effects, "feature"].map(signs) + 0.01 * rows.loc[effects, "seed"]
+    eyes = replace(given, measurements=rows)
+    assert verdict("B7", eyes, "Lighter eyes, new label: the network learns snout") == "held"
+    assert verdict("B7", eyes, "Lighter eyes, new label: the network learns light eyes") == "held"
+    assert verdict("B7", eyes, "First pixel changed, new label: the network learns dark eyes") == "not held"
+    assert verdict("B7", eyes, "The network learns -f1 + f3") == "held"
+
+
+def test_c8_a_broken_bound_is_told(results: dict[str, Results]) -> None:
+    given = results["C8"]
+    assert verdict("C8", given, "Theorem 2.1") == "held"
+    assert verdict("C8", given, "Theorem 2.2: the adversarially trained SVM") == "held"
+    rows = given.measurements.copy()
+    rows.loc[rows["classifier"] == "gated", "robust"] += 1.0
+    assert verdict("C8", replace(given, measurements=rows), "Theorem 2.1") == "not held"
+    rows = given.measurements.copy()
+    rows.loc[rows["classifier"] == "adversarial SVM", "clean"] -= 1.0
+    assert verdict("C8", replace(given, measurements=rows), "Theorem 2.2: the adversarially") == "not held"
+
+
+def test_c8_shows_the_bound_that_the_paper_names(results: dict[str, Results]) -> None:
+    make = experiment("C8").table
+    assert make is not None
+    table = make(results["C8"])
+    bounds = table[table["source"] == "bound of Theorem 2.1"].set_index("classifier")["accuracy"]
+    assert bounds.to_dict() == {"any of standard accuracy 99 %": 19.0, "any of standard accuracy 96 %": 76.0}
+    x1 = by_seed(results["C8"].measurements, value="robust", classifier="mixture", parameter=0.0)
+    assert list(x1) == pytest.approx([95.0, 95.0])
