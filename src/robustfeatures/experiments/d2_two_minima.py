@@ -115,8 +115,10 @@ def _draw_risk(axes: Axes, part: pd.DataFrame, minimum: str, number: int) -> lis
     axes.plot(part.index, part["noiseless_risk"], linestyle=STYLES[number], color=colour, lw=1)
     # What float32 rounds to 0 has no place on a logarithmic axis.
     seen = part[part["risk"] > LEAST_RISK]["risk"]
-    style = {"linestyle": "none", "color": colour, "marker": MARKERS[number], "markersize": 4}
-    return axes.plot(seen.index, seen, label=f"{minimum} minimum", **style)
+    label = f"{minimum} minimum"
+    return axes.plot(
+        seen.index, seen, linestyle="none", color=colour, marker=MARKERS[number], markersize=4, label=label
+    )
 
 
 def _draw_errors(axes: Axes, part: pd.DataFrame) -> list[Line2D]:

@@ -14,8 +14,8 @@ s(z) / z^q never rises, eps <= alpha gives s(gamma eps) >= (eps / alpha)^q s(gam
     F_j / F_y >= |J_NR| eps^q / (|J_R| alpha^q) >= |J_NR| beta^q / (|J_R| alpha^q) > 1
 
 by the second part of Assumption 2.3, whatever gamma: the denser patches that make non-robust features win in training
-carry planted robust features as well. `planting_ratio` is the middle of this chain. So is the network safe only from
-attacks that plant nothing, the one step of ascent on F_y among them.
+carry planted robust features as well. `planting_ratio` is the middle of this chain. The network is safe only from
+attacks that plant nothing, such as one step of ascent on F_y.
 """
 
 from __future__ import annotations
