@@ -58,7 +58,7 @@ def test_its_attacks_succeed_alike_on_the_folded_network(published: Network, rea
 
 def test_pgd_agrees_with_apgd(published: Network, real: tuple[Tensor, Tensor]) -> None:
     """A small part of docs/benchmarks/agreement-cpu.md: our PGD beside AutoAttack's APGD-CE, image by image."""
-    images, labels = real[0][::25], real[1][::25]
+    images, labels = real[0][::25].contiguous(), real[1][::25]
     eps, steps = 0.15, 15
     network = Prepared(published)
     ours = withstood(network, images, labels, PGD(kind="pgd", steps=steps, relative_step_sizes=(0.2,)), [eps])[1]
