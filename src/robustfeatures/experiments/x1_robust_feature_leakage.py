@@ -1,7 +1,8 @@
 """X1: how much of what D_rand teaches may have leaked in through robust features.
 
 A control after Goh (2019), "Robust Feature Leakage" (distill.pub, doi 10.23915/distill.00019.2); the method stands in
-`robustfeatures.measurements.leakage`. On CIFAR-10 he finds 23.5 % through linear features of D_rand, and none of D_det.
+`robustfeatures.measurements.leakage`. He finds 23.5 % of 88 % accuracy through linear features of D_rand, and no
+evidence of leakage into D_det.
 """
 
 from __future__ import annotations
