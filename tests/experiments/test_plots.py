@@ -26,7 +26,7 @@ from robustfeatures.experiments.plots import (
 )
 from robustfeatures.experiments.plots.images import CELL, LONGEST_LABEL
 from robustfeatures.experiments.plots.samples import magnification
-from robustfeatures.experiments.plots.style import DPI
+from robustfeatures.experiments.plots.style import DPI, WIDEST
 from robustfeatures.stages.figure import drawn
 from tests.experiments.test_claims import results
 
@@ -233,6 +233,14 @@ def bars() -> Figure:
 
 def test_the_same_figure_has_the_same_bytes() -> None:
     assert drawn(bars(), ["a warning"]) == drawn(bars(), ["a warning"])
+
+
+def test_many_panels_stand_in_even_rows() -> None:
+    rows = measured(("row", tuple("abcd")), ("probe", ("train",)), ("epoch", (1, 2)))
+    figure = curves(rows, panel="row", line="probe", x="epoch", xlabel="epoch")
+    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c", "d"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy (%)", "", "accuracy (%)", ""]
+    assert figure.get_figwidth() <= WIDEST
 
 
 def test_a_warning_stands_in_the_figure() -> None:

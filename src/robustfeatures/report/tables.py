@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Results
 
 BESIDE = ("{}_std", "{}_low", "{}_high", "published_{}", "difference_{}")
+# Units of percentages and of their differences.
+PERCENT = ("%", "points")
 # More columns than these are not read side by side.
 MOST_RADII = 8
 # What a cell of numbers consists of; other cells are text.
@@ -110,7 +112,7 @@ def _cells(table: pd.DataFrame, name: str, units: Mapping[str, str]) -> dict[str
     """The columns that show one quantity; those without any value are left out."""
     wanted = [table[each] if each in table else pd.Series(float("nan"), table.index) for each in _beside(name)]
     texts = [
-        measured([mean, low, high, published, difference], std, percent=units.get(name) == "%")
+        measured([mean, low, high, published, difference], std, percent=units.get(name) in PERCENT)
         for mean, std, low, high, published, difference in zip(table[name].astype(float), *wanted, strict=True)
     ]
     means, lows, highs, published, differences, spreads = (list(column) for column in zip(*texts, strict=True))

@@ -34,7 +34,7 @@ def drawn(figure: Figure, notes: Sequence[str]) -> dict[str, bytes]:
     """The figure as `.png` and `.pdf`, with the warnings below it."""
     shown = [f"Warning: {printable(note)}" for note in notes[:MOST_WARNINGS]]
     if len(notes) > MOST_WARNINGS:
-        shown.append(f"{len(notes) - MOST_WARNINGS} more warnings: see the caption")
+        shown.append(f"Warnings that stand in the caption alone: {len(notes) - MOST_WARNINGS}")
     warnings = [textwrap.fill(line, int(PER_INCH * figure.get_figwidth())) for line in shown]
     if warnings:
         figure.text(0.02, -0.02, "\n".join(warnings), va="top", fontsize=8, fontweight="bold")

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from robustfeatures.experiments.plots.style import (
     COLOURS,
@@ -73,6 +74,8 @@ def curves(
             axes.set_ylabel("")
         if log_x:
             log_axis(axes, "x")
+        elif pd.api.types.is_integer_dtype(rows[x]):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     name_horizontal(figure, grid, xlabel)
     handles = grid[0].get_legend_handles_labels()[0]
     for handle, each in zip(handles, lines, strict=True):

@@ -63,8 +63,8 @@ def panels_of(
     count: int, *, width: float, height: float, aside: float = 0.0, sharey: bool = True
 ) -> tuple[Figure, list[Axes]]:
     """A figure of `count` panels of this size in inches, with `aside` inches beside them."""
-    columns = min(count, max(1, int(WIDEST / width)))
-    rows = -(-count // columns)
+    rows = math.ceil(count / max(1, int(WIDEST / width)))
+    columns = math.ceil(count / rows)
     figure = Figure(figsize=(width * columns + aside, height * rows), layout="constrained")
     places = list(figure.subplots(rows, columns, sharey=sharey, squeeze=False).flat)
     for unused in places[count:]:
