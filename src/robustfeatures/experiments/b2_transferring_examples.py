@@ -48,7 +48,7 @@ def second_model(pieces: Pieces, training: str, seed: int) -> Recipe:
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One model per half, cell of the grid and seed."""
-    found = []
+    found, cells = [], pieces.grid(settings.grid)
     for seed in pieces.study.seeds:
         examples = pieces.derived(settings.derived, seed)
         second = second_model(pieces, pieces.study.derived[settings.derived].source, seed)
@@ -57,7 +57,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             method = Transferring(kind="transferring", transfers=transfers)
             label = f"{pieces.data().label}-{name}"
             half = pieces.made(label, method, seed, {"data": examples, "source": second})
-            for cell in pieces.grid(settings.grid):
+            for cell in cells:
                 model = pieces.model(
                     f"{pieces.data().label}-on-{name}-{cell.name}",
                     cell.name,

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -39,11 +40,18 @@ def validated(kind: type[T], value: Any, where: str) -> T:
     # Through JSON, because strict validation takes lists for tuples only there; YAML also knows dates, here text.
     text = json.dumps(plain(value), default=str)
     try:
-        return TypeAdapter(kind).validate_json(text)
+        found: T = _adapter(kind).validate_json(text)
     except ValidationError as error:
         # A misspelt field is also a missing one; the misspelling is what the user wants to hear of.
         first = min(error.errors(), key=lambda details: details["type"] not in UNKNOWN)
         raise UserError(f"{where}: {_message(first, kind)}") from error
+    return found
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Made once for each type: it takes longer than what it checks, and a grid checks many trainings."""
+    return TypeAdapter(kind)
 
 
 def _message(error: Mapping[str, Any], kind: type) -> str:
