@@ -104,6 +104,7 @@ def table(results: Results) -> pd.DataFrame:
         if pair not in set(rows["pair"]):
             raise UserError(f"experiments.D4.pairs: the data set has no two classes {pair!r}")
     shown = pd.concat([*(rows[rows["pair"] == pair] for pair in named), rows.assign(pair=ALL)])
+    shown = shown.sort_values("row", kind="stable").sort_values("victim", kind="stable", ascending=False)
     by, values = ["victim", "row", "pair"], ["success", "unattacked"]
     # One number per seed, so that the deviation is that over seeds for all pairs together too.
     per_seed = shown.groupby([*by, "seed"], sort=False)[values].mean().reset_index()

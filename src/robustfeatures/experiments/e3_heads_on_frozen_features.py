@@ -61,7 +61,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def with_relation(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with a column `relation`: what a feature's class is to a neuron's class, in the 2-class head to its side."""
+    """The rows with a column `relation`: what a feature's class is to the neuron's, for two classes to its side."""
     half = (rows["feature"].max() + 1) // 2
     same_side = (rows["neuron"] < half) == (rows["feature"] < half)
     relation = same_side.map({True: OWN_SIDE, False: OTHER_SIDE})

@@ -117,7 +117,9 @@ def measured(results: Results) -> pd.DataFrame:
         TWO if trained == TWO else named(read_out, attack)
         for trained, read_out, attack in zip(trained_on, rows["read_out"], rows["attack"], strict=True)
     ]
-    return rows.assign(task=task, network=network, accuracy=100.0 * rows["correct"] / rows["total"])
+    found = rows.assign(task=task, network=network, accuracy=100.0 * rows["correct"] / rows["total"])
+    # Each network's radii one after another.
+    return found.sort_values(["row", "network"], kind="stable", key=lambda column: column.factorize()[0])
 
 
 def table(results: Results) -> pd.DataFrame:
