@@ -70,7 +70,7 @@ def figure(results: Results) -> Figure:
     from robustfeatures.experiments.plots.style import COLOURS, STYLES
 
     settings: Settings = results.settings
-    drawn = Figure(figsize=(5.6, 5.0), layout="constrained")
+    drawn = Figure(figsize=(6.6, 5.0), layout="constrained")
     axes = drawn.subplots()
     generator = np.random.default_rng(0)
     signed = generator.uniform(settings.low, settings.high, (150, 2))

@@ -225,14 +225,13 @@ def claims(results: Results) -> list[Claim]:
 
 EXPERIMENT = Experiment(
     id="C8",
-    title="Robustness at odds with accuracy",
+    title="Robustness at odds with accuracy (eps in units of eta)",
     paper="at-odds-2019",
     needs=needs,
     settings=Settings,
     table=table,
     figure=figure,
     claims=claims,
-    units={"accuracy": "%", "eps": "units of eta"},
     caption=(
         "Left: accuracy against an Linf adversary who may move every coordinate by eps, exact on the distribution, of "
         "the averaging classifier and of soft-margin SVMs; lines are means over seeds, bands standard deviations. "
