@@ -12,7 +12,7 @@ from annotated_types import MinLen
 
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.adversaries import PGD, CarliniWagner
+from robustfeatures.recipes.adversaries import PGD, Attack, CarliniWagner
 from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
 from robustfeatures.recipes.pieces import Pieces
 
@@ -60,17 +60,16 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         model = pieces.downstream_model(settings.derived, seed)
         own = pieces.evaluation(model, eps=(0.0, *pieces.robustness.eps))
         found.append(Need(STUDY, seed, own, {"steps": 0}))
-        for row, attack, steps in (
-            *((SWEEP, settings.pgd(steps), steps) for steps in settings.steps),
-            (SEARCH, settings.cw, settings.cw.steps),
-        ):
+        attacks: list[tuple[str, Attack, int]] = [(SWEEP, settings.pgd(steps), steps) for steps in settings.steps]
+        for row, attack, steps in (*attacks, (SEARCH, settings.cw, settings.cw.steps)):
             recipe = pieces.evaluation(model, eps=(settings.eps,), attacks=(attack,))
             found.append(Need(row, seed, recipe, {"steps": steps}))
     return found
 
 
 def _at_radius(results: Results) -> pd.DataFrame:
-    return results.evaluations[results.evaluations["eps"] == results.settings.eps]
+    rows = results.evaluations
+    return rows[rows["eps"] == results.settings.eps]
 
 
 def table(results: Results) -> pd.DataFrame:
