@@ -68,8 +68,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def _at_radius(results: Results) -> pd.DataFrame:
-    rows = results.evaluations
-    return rows[rows["eps"] == results.settings.eps]
+    eps: float = results.settings.eps
+    return results.evaluations[results.evaluations["eps"] == eps]
 
 
 def table(results: Results) -> pd.DataFrame:
