@@ -90,6 +90,9 @@ def test_a3_correlates_what_architectures_learn_with_how_often_they_are_fooled()
     left = [name for name in ACCURACY if name != "b"]
     fewer = stats.pearsonr([ACCURACY[name] for name in left], [RATE[name] for name in left]).statistic
     assert list(targeted.values) == pytest.approx([r, r, fewer])
+    constant = replace(given, measurements=given.measurements.assign(transferred=0))
+    assert [list(claim.values) for claim in a3.claims(constant)] == [[0.0] * 3] * 2
+    assert a3.figure(constant).get_axes()
     table = a3.table(given)
     assert len(table) == 2 * 16
     row = table[(table["row"] == "own") & (table["target"] == "c")].set_index("attack")

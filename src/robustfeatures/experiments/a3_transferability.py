@@ -123,20 +123,24 @@ def figure(results: Results) -> Figure:
     return matrices_and_lines(_rates(results), _beside(results), attacks=ATTACKS)
 
 
+def _association(rows: pd.DataFrame) -> float:
+    """Pearson's r of transfer rate and accuracy; 0 where one of them does not vary, for then neither tells the other."""
+    from robustfeatures.experiments.summaries import correlation
+
+    if min(rows["accuracy"].nunique(), rows["transfer_rate"].nunique()) < 2:
+        return 0.0
+    return correlation(rows["accuracy"].tolist(), rows["transfer_rate"].tolist()).value
+
+
 def claims(results: Results) -> list[Claim]:
     """That what an architecture learns from D_det predicts how often it is fooled: one correlation per seed."""
     from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import correlation
 
     beside = _beside(results)
     found = []
     for attack, where in zip(ATTACKS, (SECTION, APPENDIX), strict=True):
         seeds = beside[(beside["attack"] == attack) & beside["transfer_rate"].notna()].groupby("seed")
-        values = [
-            correlation(part["accuracy"].tolist(), part["transfer_rate"].tolist()).value
-            for _, part in seeds
-            if len(part) > 2
-        ]
+        values = [_association(part) for _, part in seeds if len(part) > 2]
         found.append(
             Claim(
                 f"Architectures that learn more from D_det are fooled by more transferred examples ({attack})",

@@ -57,7 +57,7 @@ def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
         axes.plot(seeds["accuracy"], seeds["transfer_rate"], markersize=2.5, alpha=0.6, **style)
         axes.plot(seeds["accuracy"].mean(), seeds["transfer_rate"].mean(), markersize=7, label=str(name), **style)
     means = beside.groupby("target")[["accuracy", "transfer_rate"]].mean().dropna()
-    if len(means) > 2 and means["accuracy"].nunique() > 1:
+    if len(means) > 2 and means.nunique().min() > 1:
         line = stats.linregress(means["accuracy"], means["transfer_rate"])
         ends = np.array([means["accuracy"].min(), means["accuracy"].max()])
         axes.plot(ends, line.intercept + line.slope * ends, "-", color="black", linewidth=0.8)
