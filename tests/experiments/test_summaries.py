@@ -92,3 +92,6 @@ def test_correlation_is_pearsons_with_fishers_interval() -> None:
     assert found.high == pytest.approx(math.tanh(math.atanh(found.value) + half), abs=1e-6)
     few = correlation([0.0, 1.0, 2.0], [0.0, 1.0, 1.5])
     assert (few.low, few.high) == (-1.0, 1.0)
+    constant = correlation([1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 2.0, 3.0])
+    assert math.isnan(constant.value)
+    assert (constant.low, constant.high) == (-1.0, 1.0)

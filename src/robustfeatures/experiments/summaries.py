@@ -87,7 +87,12 @@ class Correlation:
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
-    """Pearson's correlation of two lists of equal length, two or more; fewer than four leave the interval open."""
+    """Pearson's correlation of two lists of equal length, two or more; fewer than four leave the interval open.
+
+    It is NaN, and the interval open, where one of them is constant.
+    """
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return Correlation(float("nan"), -1.0, 1.0, float("nan"), len(x))
     found = stats.pearsonr(x, y)
     ends = found.confidence_interval(CONFIDENCE) if len(x) > 3 else (-1.0, 1.0)
     return Correlation(float(found.statistic), float(ends[0]), float(ends[1]), float(found.pvalue), len(x))
