@@ -40,7 +40,7 @@ def validated(kind: type[T], value: Any, where: str) -> T:
     # Through JSON, because strict validation takes lists for tuples only there; YAML also knows dates, here text.
     text = json.dumps(plain(value), default=str)
     try:
-        found: T = _adapter(kind).validate_json(text)
+        found: T = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # every class is hashable
     except ValidationError as error:
         # A misspelt field is also a missing one; the misspelling is what the user wants to hear of.
         first = min(error.errors(), key=lambda details: details["type"] not in UNKNOWN)
