@@ -202,7 +202,8 @@ def _fractions(axes: Axes, results: Results) -> None:
         axes.axhline(mean, linestyle=STYLES[3], color=colour, label=f"{name}, adversarial training on all")
     log_axis(axes, "x")
     axes.set(xlabel="share of the pixels, most correlated first", ylabel="test accuracy (%)", ylim=(0, 102))
-    axes.legend(frameon=False, fontsize=7)
+    # The lines leave no corner free.
+    axes.legend(frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 def claims(results: Results) -> list[Claim]:
