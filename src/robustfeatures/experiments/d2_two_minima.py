@@ -44,8 +44,8 @@ class Settings(Strict):
 
     settings: Annotated[Mapping[Name, PatchConstants], MinLen(1)]
     scales: Annotated[Sequence[Annotated[float, Gt(0)]], MinLen(2)] = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-    test_samples: Annotated[int, Ge(1)] = 500
-    pgd_steps: Annotated[int, Ge(1)] = 20
+    test_samples: Annotated[int, Ge(1)] = 100
+    pgd_steps: Annotated[int, Ge(1)] = 10
     pgd_relative_step_size: Annotated[float, Gt(0)] = 0.25
 
 

@@ -15,7 +15,7 @@ s(z) / z^q never rises, eps <= alpha gives s(gamma eps) >= (eps / alpha)^q s(gam
 
 by the second part of Assumption 2.3, whatever gamma: the denser patches that make non-robust features win in training
 carry planted robust features as well. `planting_ratio` is the middle of this chain. The network is safe only from
-attacks that plant nothing, such as one step of ascent on F_y.
+attacks that plant nothing.
 """
 
 from __future__ import annotations
