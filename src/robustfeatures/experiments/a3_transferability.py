@@ -124,7 +124,7 @@ def figure(results: Results) -> Figure:
 
 
 def _association(rows: pd.DataFrame) -> float:
-    """Pearson's r of transfer rate and accuracy; 0 where one of them does not vary, for then neither tells the other."""
+    """Pearson's r of transfer rate and accuracy; 0 where one of them does not vary, since it then says nothing."""
     from robustfeatures.experiments.summaries import correlation
 
     if min(rows["accuracy"].nunique(), rows["transfer_rate"].nunique()) < 2:
