@@ -174,14 +174,7 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.claims import Claim
     from robustfeatures.experiments.summaries import by_seed
 
-    rows, shares = _last(results), _shares(results)
-
-    def share(trained_on: str, feature: str) -> pd.Series:
-        return by_seed(shares, value="share", trained_on=trained_on, feature=feature)
-
-    def value(trained_on: str, quantity: str, feature: str) -> pd.Series:
-        return by_seed(rows, value="value", trained_on=trained_on, quantity=quantity, feature=feature)
-
+    shares = _shares(results)
     effects = [
         ("Lighter eyes, new label: the network learns snout => cat", EYES, "snout", -1),
         ("Lighter eyes, new label: the network learns light eyes => cat", EYES, "dark eyes", 1),
@@ -189,6 +182,58 @@ def claims(results: Results) -> list[Claim]:
         ("First pixel changed, new label: the network learns dark eyes => cat", PIXEL, "dark eyes", -1),
         ("First pixel changed, new label: the network learns even pixel => cat", PIXEL, "odd first pixel", 1),
     ]
+    learned = [
+        Claim(
+            sentence,
+            SECTION,
+            f"effect of {feature} towards {'dog' if sign > 0 else 'cat'} (percent of all)",
+            list(sign * by_seed(shares, value="share", trained_on=trained_on, feature=feature)),
+        )
+        for sentence, trained_on, feature, sign in effects
+    ]
+    return [*learned, *_accuracy_claims(results), *_contamination_claims(results)]
+
+
+def _value(results: Results, trained_on: str, quantity: str, feature: str) -> pd.Series:
+    """One quantity after the last epoch, by seed."""
+    from robustfeatures.experiments.summaries import by_seed
+
+    return by_seed(_last(results), value="value", trained_on=trained_on, quantity=quantity, feature=feature)
+
+
+def _accuracy_claims(results: Results) -> list[Claim]:
+    from robustfeatures.experiments.claims import Claim
+
+    eyes, pixel = (_value(results, name, "accuracy", "D") for name in (EYES, PIXEL))
+    flipped = _value(results, PIXEL, "accuracy", "flipped D")
+    return [
+        Claim(
+            "Since the eye colour is predictive, the network has non-trivial performance on D",
+            SECTION,
+            f"{EYES}: accuracy on D minus 50",
+            list(eyes - 50),
+        ),
+        Claim(
+            "Nothing learned from a changed first pixel is particularly helpful on D",
+            SECTION,
+            f"{PIXEL}: 50 minus accuracy on D",
+            list(50 - pixel),
+        ),
+        Claim(
+            "What is learned from a changed first pixel is useful on the flipped distribution",
+            SECTION,
+            f"{PIXEL}: accuracy on flipped D minus 50",
+            list(flipped - 50),
+        ),
+    ]
+
+
+def _contamination_claims(results: Results) -> list[Claim]:
+    from robustfeatures.experiments.claims import Claim
+
+    def value(trained_on: str, quantity: str, feature: str) -> pd.Series:
+        return _value(results, trained_on, quantity, feature)
+
     instead = value(PIXEL, "usefulness", "-snout + pixel") - value(PIXEL, "usefulness", "snout + pixel")
     preferred = value(PIXEL, "effect", "-snout + pixel") - value(PIXEL, "effect", "snout + pixel").abs()
     contaminated = [
@@ -200,34 +245,7 @@ def claims(results: Results) -> list[Claim]:
     ]
     return [
         *(
-            Claim(
-                sentence,
-                SECTION,
-                f"effect of {feature} towards {'dog' if sign > 0 else 'cat'} (percent of all)",
-                list(sign * share(trained_on, feature)),
-            )
-            for sentence, trained_on, feature, sign in effects
-        ),
-        Claim(
-            "Since the eye colour is predictive, the network has non-trivial performance on D",
-            SECTION,
-            f"{EYES}: accuracy on D minus 50",
-            list(value(EYES, "accuracy", "D") - 50),
-        ),
-        Claim(
-            "Nothing learned from a changed first pixel is particularly helpful on D",
-            SECTION,
-            f"{PIXEL}: 50 minus accuracy on D",
-            list(50 - value(PIXEL, "accuracy", "D")),
-        ),
-        Claim(
-            "What is learned from a changed first pixel is useful on the flipped distribution",
-            SECTION,
-            f"{PIXEL}: accuracy on flipped D minus 50",
-            list(value(PIXEL, "accuracy", "flipped D") - 50),
-        ),
-        *(
-            Claim(sentence, f"{SECTION}, equations 6 to 8", "100 times the difference", list(100 * values))
+            Claim(sentence, f"{SECTION}, equations 6 to 8", "100 times the value or difference", list(100 * values))
             for sentence, values in contaminated
         ),
         Claim(
