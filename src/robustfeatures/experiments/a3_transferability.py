@@ -103,7 +103,8 @@ def _learned(results: Results) -> pd.DataFrame:
 def _beside(results: Results) -> pd.DataFrame:
     """From the study's own network, as in the paper: columns target, attack, seed, transfer_rate, accuracy."""
     rates = _rates(results)
-    return rates[rates["row"] == rates["row"].iloc[0]].merge(_learned(results), on=["target", "seed"])
+    own: pd.DataFrame = rates[rates["row"] == rates["row"].iloc[0]]
+    return own.merge(_learned(results), on=["target", "seed"])
 
 
 def table(results: Results) -> pd.DataFrame:
