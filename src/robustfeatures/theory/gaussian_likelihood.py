@@ -50,7 +50,7 @@ Array = NDArray[np.float64]
 # Ascents of the adversary, who goes on from where it was, per descent of the learner.
 ASCENTS = 5
 # Steps of gradient ascent on a concave objective; each takes off at least the share 1 - 1 / (C sigma_min).
-PENALISED_STEPS = 40
+PENALISED_STEPS = 60
 
 
 def vulnerability(variances: Array, penalty: float) -> float:
