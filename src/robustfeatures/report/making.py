@@ -64,7 +64,7 @@ def _published(results: Results) -> str:
     where = f"{results.published_source}, {results.published_setting}"
     if results.comparable:
         return f"Published values, shown as hollow diamonds where the paper prints them: {where}."
-    return f"Published values ({where}) are not shown, for this study's setting is another."
+    return f"Published values ({where}) are of another setting than this study's, so nothing is compared with them."
 
 
 def _listed(labels: list[str]) -> str:
@@ -74,10 +74,16 @@ def _listed(labels: list[str]) -> str:
 
 def _parameters(recipe: Mapping[str, Any]) -> str:
     """The parameters of one recipe as text, without those told elsewhere."""
-    kept = {name: value for name, value in recipe["parameters"].items() if name not in ELSEWHERE}
+    kept = _without_elsewhere(recipe["parameters"])
+    if isinstance(kept.get("settings"), dict):
+        kept["settings"] = _without_elsewhere(kept["settings"])
     module = recipe["parameters"].get("module")
     text = "; ".join(part for part in (module, _text(kept)) if part)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _without_elsewhere(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in ELSEWHERE}
 
 
 def _text(value: Any) -> str:

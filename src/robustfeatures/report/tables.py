@@ -135,7 +135,7 @@ def _named(column: str, units: Mapping[str, str]) -> str:
 
 def _clean(table: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     """The cells without an eps that is always 0; in a table with others 0 is called clean."""
-    if "eps" not in table or not (table["eps"] == 0).any():
+    if "eps" not in cells or not (table["eps"] == 0).any():
         return cells
     if (table["eps"] == 0).all():
         return cells.drop(columns="eps")
