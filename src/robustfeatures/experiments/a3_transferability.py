@@ -91,7 +91,8 @@ def _other_network(pieces: Pieces, settings: Settings, seed: int, architecture: 
 def _rates(results: Results) -> pd.DataFrame:
     """Transfer rates in percent; where the attack fools the source on no image there is none (NaN)."""
     rows = results.measurements
-    return rows.assign(transfer_rate=(100.0 * rows["transferred"] / rows["fooled"]).where(rows["fooled"] > 0))
+    rates = (100.0 * rows["transferred"] / rows["fooled"]).where(rows["fooled"] > 0)
+    return rows.assign(transfer_rate=rates)
 
 
 def _learned(results: Results) -> pd.DataFrame:
