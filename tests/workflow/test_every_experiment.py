@@ -1,4 +1,7 @@
-"""Every experiment from raw images to its table, figure and claims: the full digits study, cut down to seconds."""
+"""Every experiment on images, from raw ones to its table, figure and claims: the full digits study, cut down to seconds.
+
+The toy models, which need no images, have tests of their own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from robustfeatures.recipes.yaml import read_yaml
 from tests.conftest import REPOSITORY
 from tests.in_process import built_study
 
-SEEDS = 2
+STUDIES = REPOSITORY / "workflow" / "studies"
+# With one seed no claim is tested, but each has a value.
+SEEDS = 1
+TEST_IMAGES = {"kind": "subset", "split": "test", "samples": 60}
 # Of the fields that cost time, the largest value that is left.
 MOST = {"epochs": 4, "steps": 2, "restarts": 2, "queries": 5}
 # Of AutoAttack the part whose length a study may set.
@@ -39,7 +45,11 @@ def shrunk(value: Any, name: str = "") -> Any:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path]:
     """The plan, and the results folder in which all of it is built."""
-    study = shrunk(read_yaml(REPOSITORY / "workflow" / "studies" / "digits-full.yaml"))
+    study = shrunk(read_yaml(STUDIES / "digits-full.yaml"))
+    for data in (study["data"], *study["other_data"].values()):
+        data["operations"] = [*data.get("operations", []), TEST_IMAGES]
+    toys = read_yaml(STUDIES / "theory.yaml")["experiments"]
+    study["experiments"] = {name: settings for name, settings in study["experiments"].items() if name not in toys}
     return built_study(tmp_path_factory.mktemp("full"), study)
 
 
@@ -50,12 +60,12 @@ def test_every_view_is_written(built: tuple[Plan, Path]) -> None:
     assert [path.name for path in outputs if not path.stat().st_size] == []
 
 
-def test_every_claim_is_judged(built: tuple[Plan, Path]) -> None:
+def test_every_claim_has_a_value(built: tuple[Plan, Path]) -> None:
     plan, results = built
     claims = pd.read_csv(results / "claims.csv")
     (view,) = (view for view in plan.views if view.kind == "claims")
     assert set(claims["experiment"]) == {part.experiment.id for part in view.parts}
-    assert set(claims["verdict"]) <= {"held", "not held"}
+    assert set(claims["verdict"]) == {"not tested"}
     assert claims["value"].notna().all()
 
 
