@@ -1,4 +1,4 @@
-"""Every experiment on images, from raw ones to its table, figure and claims: the full digits study, cut down to seconds.
+"""Every experiment on images, from raw ones to table, figure and claims: the full digits study, cut down to seconds.
 
 The toy models, which need no images, have tests of their own.
 """
