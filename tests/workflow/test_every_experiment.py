@@ -47,7 +47,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path]:
     """The plan, and the results folder in which all of it is built."""
     study = shrunk(read_yaml(STUDIES / "digits-full.yaml"))
     for data in (study["data"], *study["other_data"].values()):
-        data["operations"] = [*data.get("operations", []), TEST_IMAGES]
+        if not any(each["kind"] == "subset" for each in data.get("operations", [])):
+            data["operations"] = [TEST_IMAGES, *data.get("operations", [])]
     toys = read_yaml(STUDIES / "theory.yaml")["experiments"]
     study["experiments"] = {name: settings for name, settings in study["experiments"].items() if name not in toys}
     return built_study(tmp_path_factory.mktemp("full"), study)
