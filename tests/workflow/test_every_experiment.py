@@ -19,7 +19,7 @@ from tests.in_process import built_study
 STUDIES = REPOSITORY / "workflow" / "studies"
 # With one seed no claim is tested, but each has a value.
 SEEDS = 1
-TEST_IMAGES = {"kind": "subset", "split": "test", "samples": 60}
+TEST_IMAGES = {"kind": "subset", "split": "test", "samples": 120}
 # Of the fields that cost time, the largest value that is left.
 MOST = {"epochs": 4, "steps": 2, "restarts": 2, "queries": 5}
 # Of AutoAttack the part whose length a study may set.
