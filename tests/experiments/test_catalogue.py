@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from robustfeatures.experiments.catalogue import experiment, experiment_modules
@@ -59,3 +61,11 @@ def test_studies_plan(name: str) -> None:
     plan = unfold(Config(study=name), FOLDER)
     wanted = set(STUDIES[name].experiments)
     assert {part.experiment.id for view in plan.views for part in view.parts} == wanted
+
+
+@pytest.mark.parametrize("identifier", LISTED)
+def test_the_readme_lists_it_with_a_full_study_that_holds_it(identifier: str) -> None:
+    rows = [line.split("|") for line in (REPOSITORY / "README.md").read_text().splitlines()]
+    (row,) = (cells for cells in rows if len(cells) > 4 and cells[1].strip() == identifier)
+    first = re.findall(r"`([^`]+)`", row[4])[0]
+    assert identifier in STUDIES[first].experiments
