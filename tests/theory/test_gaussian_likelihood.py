@@ -75,6 +75,18 @@ def test_theorem_2_is_where_adversarial_training_ends(variances: np.ndarray) -> 
         assert learned[row].numpy() == pytest.approx(robust_variances(variances, eps), rel=1e-6)
 
 
+def test_a_strong_adversary_in_many_dimensions_throws_no_variance_off() -> None:
+    """At first it spends all of eps on one coordinate, whose variance is a hundredth of its square or less."""
+    variances = np.geomspace(0.1, 10.0, 128)
+    eps = np.sqrt(128.0)
+    scale = torch.from_numpy(variances)
+    distances = population_distances(torch.zeros_like(scale), scale)
+    _, learned = descend(
+        distances, torch.zeros_like(scale), scale.sqrt(), torch.tensor(eps, dtype=torch.float64), steps=800, rate=0.5
+    )
+    np.testing.assert_allclose(learned.numpy(), robust_variances(variances, eps), rtol=1e-6)
+
+
 def test_theorem_2_is_the_minimum_of_the_worst_likelihood() -> None:
     """Nelder and Mead on the exact worst case, whose inner maximum is searched over the sphere."""
     variances, eps = SPECTRA[0], 0.8

@@ -138,8 +138,10 @@ def descend(
         squares = (moved**2).mean(dim=-2)
         loss = 0.5 * (logarithm + squares / logarithm.exp()).sum()
         gradients = torch.autograd.grad(loss, (offset, logarithm))
+        # An adversary who spends all of a large eps on one small variance would throw that coordinate far off.
         offset, logarithm = (
-            (value - rate * gradient).detach() for value, gradient in zip((offset, logarithm), gradients, strict=True)
+            (value - rate * gradient.clamp(-1.0, 1.0)).detach()
+            for value, gradient in zip((offset, logarithm), gradients, strict=True)
         )
     return mean + scale * offset, logarithm.exp()
 
