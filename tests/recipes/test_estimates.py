@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,13 @@ def test_parts_share_the_time() -> None:
     one = {task.name: task for task in tasks_of(plan, whole, 1)}
     four = {task.name: task for task in tasks_of(plan, shared, 1)}
     assert one.keys() == four.keys()
+    # What goes through a network hundreds of times; of selecting images and of small sets there is little to share.
+    attacked = {name for name in one if re.match(r"derived/cifar10-D_|evaluation/cifar10-standard-seed\d+-test", name)}
+    assert attacked
     for name, task in one.items():
         parts = {"derived": 4, "evaluation": 2}.get(Path(name).parent.name, 1)
         assert four[name].parts == parts
         # What each part has to read and to start is not divided.
         assert task.minutes / parts <= four[name].minutes <= task.minutes
-        assert (four[name].minutes < task.minutes) == (parts > 1)
+        if parts == 1 or name in attacked:
+            assert (four[name].minutes < task.minutes) == (parts > 1)
