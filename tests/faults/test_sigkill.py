@@ -18,7 +18,7 @@ from robustfeatures import inspection
 from robustfeatures.store.store import Store
 from tests.conftest import Workspace
 
-KILLS = 12
+KILLS = 9
 VICTIMS = ("job", "workflow", "both")
 # Snakemake starts its first job after some two seconds.
 SECONDS = (1.5, 4.5)
