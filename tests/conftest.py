@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.recipes.parameters import Data, Training
 from robustfeatures.training.loop import train
+from tests.warm import python
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
@@ -67,15 +69,25 @@ def stamp(path: Path) -> Stamp:
 class Workspace:
     """A copy of the workflow that a test may edit and run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, warm: bool = True) -> None:
         self.folder = folder
+        # What jobs are run with: see tests/warm.py.
+        self.python = str(python()) if warm else sys.executable
         self.store = folder / "results" / "store"
         # What is set beside for `command`.
         self.environment: dict[str, str] = {}
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        command = [self.python, "-m", "snakemake", "--cores", "2", *arguments]
+        path = f"{Path(self.python).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
         return done
@@ -83,7 +95,7 @@ class Workspace:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`robustfeatures` with the code of this copy."""
         return subprocess.run(
-            [sys.executable, "-m", "robustfeatures", *arguments],
+            [self.python, "-m", "robustfeatures", *arguments],
             cwd=self.folder,
             env={"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin", **self.environment},
             capture_output=True,
@@ -102,14 +114,14 @@ class Workspace:
         return {path.parent.name: stamp(path) for path in self.store.glob("*/manifest.json")}
 
 
-def workspace_in(folder: Path, source: Path = REPOSITORY) -> Workspace:
+def workspace_in(folder: Path, source: Path = REPOSITORY, *, warm: bool = True) -> Workspace:
     folder.mkdir(exist_ok=True)
     for part in PARTS:
         if (source / part).is_dir():
             shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
         else:
             shutil.copy(source / part, folder / part)
-    return Workspace(folder)
+    return Workspace(folder, warm=warm)
 
 
 @pytest.fixture

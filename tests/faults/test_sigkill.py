@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -18,10 +19,12 @@ from robustfeatures import inspection
 from robustfeatures.store.store import Store
 from tests.conftest import Workspace
 
-KILLS = 9
+KILLS = 30
 VICTIMS = ("job", "workflow", "both")
-# Snakemake starts its first job after some two seconds.
-SECONDS = (1.5, 4.5)
+# A kill comes up to so many seconds after the first job began, or, one in EARLY of those that are not for a job, after
+# Snakemake did.
+SECONDS = 3.0
+EARLY = 5
 
 
 def contents(workspace: Workspace) -> dict[str, str]:
@@ -50,6 +53,13 @@ def jobs_below(workflow: psutil.Process) -> list[psutil.Process]:
     return found
 
 
+def wait_for_a_job(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        workflow = psutil.Process(process.pid)
+        while process.poll() is None and not jobs_below(workflow):
+            time.sleep(0.1)
+
+
 def strike(process: subprocess.Popen[bytes], victim: str, chance: random.Random) -> bool:
     """Kill a job, the workflow, or both; false where there was nothing left to kill."""
     try:
@@ -68,7 +78,7 @@ def strike(process: subprocess.Popen[bytes], victim: str, chance: random.Random)
     return True
 
 
-def test_kills_at_random_moments(workspace: Workspace, smoke: Workspace) -> None:
+def test_thirty_kills(workspace: Workspace, smoke: Workspace) -> None:
     chance = random.Random(0)  # noqa: S311
     kills: Counter[str] = Counter()
     completed = 0
@@ -79,8 +89,10 @@ def test_kills_at_random_moments(workspace: Workspace, smoke: Workspace) -> None
         process = subprocess.Popen(
             command, cwd=workspace.folder, env=environment, stdout=log, stderr=log, start_new_session=True
         )
-        time.sleep(chance.uniform(*SECONDS))
         victim = VICTIMS[kills.total() % len(VICTIMS)]
+        if victim == "job" or chance.randrange(EARLY):
+            wait_for_a_job(process)
+        time.sleep(chance.uniform(0.0, SECONDS))
         if strike(process, victim, chance):
             kills[victim] += 1
         code = process.wait()

@@ -98,7 +98,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
     if (wanted := read_yaml(REPOSITORY / "envs" / "cpu.yaml")["dependencies"][0]) != conda.PYTHON:
         pytest.skip(f"envs/cpu.yaml wants {wanted}; the stand-in for conda has {conda.PYTHON}")
     root = tmp_path_factory.mktemp("conda")
-    workspace = workspace_in(root / "work")
+    workspace = workspace_in(root / "work", warm=False)
     small_study(workspace)
     elsewhere = root / "elsewhere"
     probes = root / "probes"

@@ -23,6 +23,7 @@ def test_colour_photographs(workspace: Workspace) -> None:
     table = pd.read_csv(workspace.folder / "results/smoke/tables/B1.csv")
     accuracies = table[table["probe"] != "performance correlation"]
     assert set(accuracies["probe"]) == {"train", "validation", "non-robust", "robust"}
+    assert set(table["probe"]) == set(accuracies["probe"]) | {"performance correlation"}
     assert accuracies["accuracy"].between(0, 100).all()
     # A file that changes is refused, by name, and leaves nothing half-made.
     np.savez(path, images=np.zeros(1))

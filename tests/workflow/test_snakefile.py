@@ -20,6 +20,11 @@ STAGE_RULES = [path for path in RULES if path.stem != "common"]
 STUDIES = sorted(path.stem for path in (REPOSITORY / "workflow" / "studies").glob("*.yaml"))
 
 
+# Ten million rounds of an empty loop take a quiet processor of 2024 so many seconds; a slower one, or one that other
+# tests share, is given as much longer for everything else.
+SECONDS_OF_TEN_MILLION_ROUNDS = 0.3
+
+
 @pytest.mark.parametrize("study", STUDIES)
 def test_unfolding_is_quick_and_imports_no_torch(study: str) -> None:
     code = (
@@ -30,12 +35,14 @@ def test_unfolding_is_quick_and_imports_no_torch(study: str) -> None:
         f"plan = unfold(Config(study={study!r}), Path('workflow/studies'))\n"
         "assert len(plan.recipes) > 20\n"
         "heavy = {'torch', 'zarr', 'pandas', 'matplotlib'} & set(sys.modules)\n"
-        "print(time.process_time() - began, *heavy)"
+        "unfolded = time.process_time()\n"
+        "for each in range(10_000_000): pass\n"
+        "print(unfolded - began, time.process_time() - unfolded, *heavy)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    seconds, *imported = done.stdout.split()
+    seconds, yardstick, *imported = done.stdout.split()
     assert imported == []
-    assert float(seconds) < 1
+    assert float(seconds) < max(1.0, float(yardstick) / SECONDS_OF_TEN_MILLION_ROUNDS)
 
 
 def test_parsing_the_snakefile_imports_neither_torch_nor_zarr(workspace: Workspace) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.claims import Claim
 
+    # Of a claim, what Claim takes but for the paper and the name of the setting.
+    Sentence = tuple[str, str, str, "pd.Series"]
+
 PAPER = "adversarial-training-2025"
 ROBUST, NON_ROBUST = "robust_correlation", "non_robust_correlation"
 ACCURACIES = ("clean", "one_step", "replaced", "planted", "pgd", "robust_features_alone", "non_robust_features_alone")
@@ -143,26 +146,28 @@ def _lines(axes: Axes, rows: pd.DataFrame, names: Mapping[str, str], *, first: i
 
 def claims(results: Results) -> list[Claim]:
     """What Theorems 4.3 and 4.4 and Section 6.1 say, for each setting."""
-    rows = _percent(results)
-    return [claim for name in results.settings.settings for claim in _claims_of(name, rows[rows["row"] == name])]
-
-
-def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
     from robustfeatures.experiments.claims import Claim
+
+    rows = _percent(results)
+    found = []
+    for name in results.settings.settings:
+        of_setting = rows[rows["row"] == name]
+        found += [
+            Claim(sentence, f"{PAPER}, {where}", f"{name}: {quantity}", list(values))
+            for sentence, where, quantity, values in (*_of_standard_training(of_setting), *_of_adversarial(of_setting))
+        ]
+    return found
+
+
+def _at_end(rows: pd.DataFrame, training: str, column: str) -> pd.Series:
     from robustfeatures.experiments.summaries import by_seed
 
-    last = rows["step"].max()
+    return by_seed(rows, value=column, training=training, step=rows["step"].max())
 
-    def end(training: str, column: str) -> pd.Series:
-        return by_seed(rows, value=column, training=training, step=last)
 
-    changes = _phase_changes(rows).reset_index().rename(columns={"step": "phase_change"})
-    adversarial = rows[rows["training"] == "adversarial"].merge(changes)
-    before = adversarial[adversarial["step"] == adversarial["phase_change"]].set_index("seed")
-    learned = end("adversarial", ROBUST) - before[ROBUST]
-    further = end("adversarial", NON_ROBUST) - before[NON_ROBUST]
-    lead = end("standard", NON_ROBUST) - end("standard", ROBUST)
-    found = [
+def _of_standard_training(rows: pd.DataFrame) -> list[Sentence]:
+    lead = _at_end(rows, "standard", NON_ROBUST) - _at_end(rows, "standard", ROBUST)
+    return [
         (
             "In standard training the learning of non-robust features dominates",
             "Section 6.1",
@@ -173,14 +178,25 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
             "Standard training reaches a good standard accuracy (95 of 100)",
             "Theorem 4.3",
             "clean accuracy minus 95",
-            end("standard", "clean") - 95,
+            _at_end(rows, "standard", "clean") - 95,
         ),
         (
             "After standard training replaced non-robust features fool the network (accuracy under 5 %)",
             "Theorem 4.3",
             "5 minus accuracy under the replacement",
-            5 - end("standard", "replaced"),
+            5 - _at_end(rows, "standard", "replaced"),
         ),
+    ]
+
+
+def _of_adversarial(rows: pd.DataFrame) -> list[Sentence]:
+    def end(column: str) -> pd.Series:
+        return _at_end(rows, "adversarial", column)
+
+    changes = _phase_changes(rows).reset_index().rename(columns={"step": "phase_change"})
+    adversarial = rows[rows["training"] == "adversarial"].merge(changes)
+    before = adversarial[adversarial["step"] == adversarial["phase_change"]].set_index("seed")
+    return [
         (
             "Adversarial training first learns non-robust features, to perfect standard accuracy (95 of 100)",
             "Section 6.1",
@@ -191,26 +207,26 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
             "After the phase change robust features grow more than non-robust ones",
             "Section 6.1",
             "growth of the robust minus that of the non-robust correlation, phase change to last step",
-            learned - further,
+            (end(ROBUST) - before[ROBUST]) - (end(NON_ROBUST) - before[NON_ROBUST]),
         ),
         (
             "Adversarial training learns more of the robust features than standard training",
             "Theorem 4.4",
             "robust correlation at the last step, adversarial minus standard",
-            end("adversarial", ROBUST) - end("standard", ROBUST),
+            end(ROBUST) - _at_end(rows, "standard", ROBUST),
         ),
         (
             "After adversarial training the robust features alone suffice (95 of 100)",
             "Theorem 4.4 and Definition 4.1",
             "accuracy with all non-robust patches zero, minus 95",
-            end("adversarial", "robust_features_alone") - 95,
+            end("robust_features_alone") - 95,
         ),
         *(
             (
                 f"Adversarial training ends with a good robust accuracy {how} (95 of 100)",
                 "Theorem 4.4",
                 f"accuracy {how}, minus 95",
-                end("adversarial", column) - 95,
+                end(column) - 95,
             )
             for column, how in (
                 ("one_step", "under the attack of training"),
@@ -219,10 +235,6 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
                 ("planted", "under planted robust features"),
             )
         ),
-    ]
-    return [
-        Claim(sentence, f"{PAPER}, {where}", f"{name}: {quantity}", list(values))
-        for sentence, where, quantity, values in found
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
@@ -39,10 +39,11 @@ def modules_behind(entries: Iterable[str]) -> set[str]:
 
 def forget_sources() -> None:
     """Read every module from disk again, for a job that asks whether its code was edited while it ran."""
-    for cached in (_tree, _module_digest, _imports):
+    for cached in (_path, _tree, _module_digest, _imports):
         cached.cache_clear()
 
 
+@cache
 def _path(module: str) -> Path | None:
     folder = ROOT.joinpath(*module.split(".")[1:])
     for path in (folder.with_suffix(".py"), folder / "__init__.py"):
@@ -51,8 +52,21 @@ def _path(module: str) -> Path | None:
     return None
 
 
-def _without_docstrings(tree: ast.AST) -> ast.AST:
-    for node in ast.walk(tree):
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands below a node in a module's blocks; expressions, most of a tree, hold no imports and no docstrings."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, block, ()):
+            if not _is_type_checking(child):
+                yield child
+                yield from _statements(child)
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in (tree, *_statements(tree)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
             match node.body[0]:
                 case ast.Expr(value=ast.Constant(value=str())):
@@ -61,7 +75,7 @@ def _without_docstrings(tree: ast.AST) -> ast.AST:
 
 
 @cache
-def _tree(module: str) -> ast.AST:
+def _tree(module: str) -> ast.Module:
     path = _path(module)
     assert path is not None, f"{module} is not a module of {PACKAGE}"
     return _without_docstrings(ast.parse(path.read_text(encoding="utf-8")))
@@ -72,23 +86,12 @@ def _module_digest(module: str) -> str:
     return hashlib.sha256(ast.unparse(_tree(module)).encode()).hexdigest()
 
 
-def _is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-
-
-def _runtime_nodes(node: ast.AST) -> Iterable[ast.AST]:
-    for child in ast.iter_child_nodes(node):
-        if not _is_type_checking(child):
-            yield child
-            yield from _runtime_nodes(child)
-
-
 @cache
 def _imports(module: str) -> tuple[str, ...]:
     names: list[str] = [module.rpartition(".")[0]]
     path = _path(module)
     package = module if path is not None and path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in _runtime_nodes(_tree(module)):
+    for node in _statements(_tree(module)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

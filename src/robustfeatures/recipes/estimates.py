@@ -78,12 +78,15 @@ class Estimate:
     memory_mb: int
     other_seconds: float = 0.0
 
-    def minutes(self, *, gpu: bool, threads: int, parts: int) -> int:
-        """Run time of one of `parts` in whole minutes; all of them read, and the job that joins them reads too."""
+    def seconds(self, *, gpu: bool, threads: int, parts: int) -> float:
+        """Run time of one of `parts`; all of them read, and the job that joins them reads too."""
         rate = GPU_RATE if gpu else CORE_RATE * threads
         computing = self.images / READING_RATE + self.operations / rate / parts
-        seconds = START_SECONDS + self.other_seconds + SAFETY * computing
-        return ceil(seconds / 60)
+        return START_SECONDS + self.other_seconds + SAFETY * computing
+
+    def minutes(self, *, gpu: bool, threads: int, parts: int) -> int:
+        """The same in whole minutes, which is what clusters take."""
+        return ceil(self.seconds(gpu=gpu, threads=threads, parts=parts) / 60)
 
 
 def data_size(data: p.Data) -> tuple[int, tuple[int, int, int]]:

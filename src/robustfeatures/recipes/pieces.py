@@ -34,6 +34,11 @@ class Pieces:
         Raises:
             UserError: the study has no data set of that name; so for every name that these functions are given.
         """
+        if name not in self._made:
+            self._made[name] = self._data(name)
+        return self._made[name]
+
+    def _data(self, name: str) -> Recipe:
         if name != "D":
             data = _named(self.study.other_data, name, "other_data")
             return self._recipe(name, data, {})
