@@ -73,6 +73,7 @@ def python() -> Path:
         )
     )
     client.chmod(0o755)
+    # Its libraries have one thread each (tests/__init__.py), as Snakemake sets it for the jobs of these workflows.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     read, write = os.pipe()
     server = subprocess.Popen(

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -155,6 +156,7 @@ def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: 
     (plan,) = (undisturbed.folder / "results/artifacts/.plan/model").glob("digits-adversarial-seed0-*.json")
     target = f"results/artifacts/model/{plan.name}"
     process = start(workspace, cluster, target)
+    beside = ThreadPoolExecutor().submit(undisturbed.snakemake, target)
     jobs: set[int] = set()
     for state in ENDS:
         job, trainer = in_training(cluster, workspace, jobs)
@@ -171,7 +173,7 @@ def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: 
         assert cluster.wait(job, *ENDS, "COMPLETED", seconds=120) == state
     finish(process, workspace)
     assert "goes on from its checkpoint" in training_log(workspace)
-    undisturbed.snakemake(target)
+    beside.result()
     disturbed, whole = (json.loads((each.folder / target).read_text()) for each in (workspace, undisturbed))
     assert (disturbed["key"], disturbed["content"]) == (whole["key"], whole["content"])
     print(f"a training ended by {', '.join(ENDS.values())} went on each time and is the same to the bit")

@@ -262,6 +262,7 @@ def test_without_conda_jobs_keep_the_pythonpath(workspace: Workspace, monkeypatc
     probes.mkdir()
     (elsewhere / "sitecustomize.py").write_text(PROBE.format(folder=probes))
     monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    workspace.python = sys.executable
     workspace.snakemake("--dry-run")
     (plan,) = (workspace.folder / "results" / "artifacts" / ".plan" / "data").iterdir()
     workspace.snakemake(f"results/artifacts/data/{plan.name}")

@@ -41,12 +41,16 @@ def rewritten(workspace: Workspace, before: dict[str, Stamp]) -> set[str]:
 
 def test_a_second_run_does_nothing_at_once(built: Workspace) -> None:
     payloads, views = built.payloads(), stamps(built)
-    began = time.monotonic()
-    done = built.snakemake()
-    assert time.monotonic() - began < 5
-    assert "Nothing to be done" in done.stdout + done.stderr
-    assert built.payloads() == payloads
-    assert not rewritten(built, views)
+    seconds = []
+    # More than once, since tests that run beside this one take turns with it.
+    for _ in range(3):
+        began = time.monotonic()
+        done = built.snakemake()
+        seconds.append(time.monotonic() - began)
+        assert "Nothing to be done" in done.stdout + done.stderr
+        assert built.payloads() == payloads
+        assert not rewritten(built, views)
+    assert min(seconds) < 5
 
 
 FIGURE = {"figures/B1.png", "figures/B1.pdf", "figures/B1.txt"}

@@ -83,8 +83,8 @@ def task(name):
         return TASKS[name]
     if name in HOME:
         raise WorkflowError(
-            f"{ARTIFACTS.reference(name)}: made together with other seeds; ask for "
-            f"{ARTIFACTS.reference(HOME[name])}, or set seeds_per_job: 1"
+            f"{ARTIFACTS.reference(name)}: made together with others; ask for "
+            f"{ARTIFACTS.reference(HOME[name])}, or set seeds_per_job: 1 and rows_per_job: 1"
         )
     try:
         return read_task(ARTIFACTS, name)

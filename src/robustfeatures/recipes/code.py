@@ -20,7 +20,7 @@ NAME_TABLES = frozenset({PACKAGE, f"{PACKAGE}.models.registry", f"{PACKAGE}.data
 
 def code_digest(entries: Iterable[str]) -> str:
     """The digest of `entries` (`<module>` or `<module>:<function>`) and of all modules of this package behind them."""
-    modules = {module: _module_digest(module) for module in sorted(modules_behind(entries))}
+    modules = {module: _source_digest(_source(module)) for module in sorted(modules_behind(entries))}
     return digest({"entries": sorted(entries), "modules": modules})
 
 
@@ -39,7 +39,7 @@ def modules_behind(entries: Iterable[str]) -> set[str]:
 
 def forget_sources() -> None:
     """Read every module from disk again, for a job that asks whether its code was edited while it ran."""
-    for cached in (_path, _tree, _module_digest, _imports):
+    for cached in (_path, _source):
         cached.cache_clear()
 
 
@@ -75,26 +75,40 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 @cache
-def _tree(module: str) -> ast.Module:
+def _source(module: str) -> str:
     path = _path(module)
     assert path is not None, f"{module} is not a module of {PACKAGE}"
-    return _without_docstrings(ast.parse(path.read_text(encoding="utf-8")))
+    return path.read_text(encoding="utf-8")
+
+
+# What follows depends on a text alone, so that reading a module again costs no parsing if nobody edited it.
 
 
 @cache
-def _module_digest(module: str) -> str:
-    return hashlib.sha256(ast.unparse(_tree(module)).encode()).hexdigest()
+def _tree(source: str) -> ast.Module:
+    return _without_docstrings(ast.parse(source))
 
 
 @cache
-def _imports(module: str) -> tuple[str, ...]:
-    names: list[str] = [module.rpartition(".")[0]]
-    path = _path(module)
-    package = module if path is not None and path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in _statements(_tree(module)):
+def _source_digest(source: str) -> str:
+    return hashlib.sha256(ast.unparse(_tree(source)).encode()).hexdigest()
+
+
+@cache
+def _imported(source: str, package: str) -> tuple[str, ...]:
+    """The names that a module of this package imports, and those that may be modules: all that it takes from one."""
+    names: list[str] = []
+    for node in _statements(_tree(source)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = resolve_name("." * node.level + (node.module or ""), package) if node.level else str(node.module)
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return tuple(name for name in names if _path(name) is not None)
+    return tuple(names)
+
+
+def _imports(module: str) -> list[str]:
+    path = _path(module)
+    above = module.rpartition(".")[0]
+    package = module if path is not None and path.name == "__init__.py" else above
+    return [name for name in (above, *_imported(_source(module), package)) if _path(name) is not None]

@@ -27,6 +27,7 @@ class Config(Strict):
     gpus_per_job: Literal["auto", 0, 1] = "auto"
     threads_per_job: Count = 1
     seeds_per_job: Count = 1
+    rows_per_job: Count = 1
     derived_parts: Count = 1
     evaluation_parts: Count = 1
     longest_minutes: Count = 2880

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from robustfeatures.errors import UserError
 from robustfeatures.recipes.canonical import digest
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from robustfeatures.recipes.plan import Plan
     from robustfeatures.recipes.recipe import Recipe
 
+T = TypeVar("T")
 SEED = re.compile(r"-seed\d+")
 
 
@@ -45,11 +46,12 @@ class Task:
 
 
 def tasks_of(plan: Plan, config: Config, gpus: int) -> list[Task]:
-    """The jobs of a plan, inputs first: up to `seeds_per_job` artifacts whose labels differ in the seed alone.
+    """The jobs of a plan, inputs first: up to `seeds_per_job` artifacts whose labels differ in the seed alone, of up to
+    `rows_per_job` rows that the same views need.
 
     `gpus` is how many GPUs each job asks for whose stage computes on one.
     """
-    batches = dict(_batches(plan, config.seeds_per_job))
+    batches = dict(_batches(plan, config))
     home = {artifact: name for name, members in batches.items() for artifact in members}
     below = {
         name: tuple(dict.fromkeys(home[needed] for member in members for needed in plan.inputs(member)))
@@ -61,15 +63,52 @@ def tasks_of(plan: Plan, config: Config, gpus: int) -> list[Task]:
     ]
 
 
-def _batches(plan: Plan, seeds_per_job: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    families: dict[tuple[str, str], list[str]] = {}
+def _batches(plan: Plan, config: Config) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Name and members of each job; all of them lie at one depth, so that no two jobs wait for one another."""
+    depths, shown = _depths(plan), _shown(plan)
+    families: dict[tuple[str, str, int], list[str]] = {}
     for name, recipe in plan.recipes.items():
-        families.setdefault((recipe.stage.name, SEED.sub("", recipe.label)), []).append(name)
-    for (stage, family), artifacts in families.items():
-        for first in range(0, len(artifacts), seeds_per_job):
-            members = tuple(artifacts[first : first + seeds_per_job])
+        families.setdefault((recipe.stage.name, SEED.sub("", recipe.label), depths[name]), []).append(name)
+    alike: dict[Hashable, list[tuple[str, tuple[str, ...]]]] = {}
+    for (stage, family, depth), artifacts in families.items():
+        for members in _chunks(artifacts, config.seeds_per_job):
+            views = {shown[name] for name in members}
+            # Rows that different views need stay apart, so that one of these can be made without the others.
+            together = (stage, depth, *views) if len(views) == 1 else members
+            alike.setdefault(together, []).append((family, members))
+    for rows in alike.values():
+        for batch in _chunks(rows, config.rows_per_job):
+            members = tuple(name for _, row in batch for name in row)
+            family = batch[0][0] + (f"-and-{len(batch) - 1}-more" if len(batch) > 1 else "")
+            stage = members[0].partition("/")[0]
             single = len(members) == 1
             yield members[0] if single else f"{stage}/{family}-{len(members)}-seeds-{digest(members)}", members
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:
+    for first in range(0, len(items), size):
+        yield tuple(items[first : first + size])
+
+
+def _depths(plan: Plan) -> dict[str, int]:
+    """How many artifacts lie below each on the longest way down."""
+    depths: dict[str, int] = {}
+    for name in plan.recipes:
+        depths[name] = 1 + max((depths[below] for below in plan.inputs(name)), default=0)
+    return depths
+
+
+def _shown(plan: Plan) -> dict[str, frozenset[str]]:
+    """The views that need each artifact, directly or through others."""
+    views: dict[str, set[str]] = {name: set() for name in plan.recipes}
+    for view in plan.views:
+        for name in view.inputs:
+            if name in views:
+                views[name].add(view.artifact)
+    for name in reversed(list(plan.recipes)):
+        for below in plan.inputs(name):
+            views[below] |= views[name]
+    return {name: frozenset(found) for name, found in views.items()}
 
 
 def _task(
