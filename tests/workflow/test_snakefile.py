@@ -11,18 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import REPOSITORY, Workspace
+from tests.conftest import REPOSITORY, SECONDS_OF_TEN_MILLION_ROUNDS, Workspace
 
 RULES = sorted((REPOSITORY / "workflow" / "rules").glob("*.smk"))
 STAGE_RULES = [path for path in RULES if path.stem != "common"]
 
 
 STUDIES = sorted(path.stem for path in (REPOSITORY / "workflow" / "studies").glob("*.yaml"))
-
-
-# Ten million rounds of an empty loop take a quiet processor of 2024 so many seconds; a slower one, or one that other
-# tests share, is given as much longer for everything else.
-SECONDS_OF_TEN_MILLION_ROUNDS = 0.3
 
 
 @pytest.mark.parametrize("study", STUDIES)
