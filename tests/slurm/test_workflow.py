@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
+import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import psutil
 
 from robustfeatures import inspection
 from robustfeatures.store.store import Store
-from tests.conftest import Workspace
+from tests.conftest import Workspace, workspace_in
 from tests.slurm.cluster import GPUS, Cluster, until
-from tests.slurm.submitting import SETTINGS, finish, on_slurm, start
+
+# Without an accounting database, jobs are asked for with squeue. Each look that finds nothing ended delays the next one
+# by ten seconds, so the first comes when most of these short jobs are over.
+COMMAND = [
+    *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm", "--config", "study=smoke"),
+    *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "8", "--latency-wait", "30"),
+]
+LIMIT_SECONDS = 600
+SETTINGS = "profiles/slurm/settings.yaml"
+
+
+def on_slurm(folder: Path) -> Workspace:
+    """A fresh copy of the workflow, its cluster profile filled in as a user would."""
+    workspace = workspace_in(folder)
+    workspace.edit("config.yaml", "study: digits", "study: smoke")
+    profile = "profiles/slurm/config.yaml"
+    workspace.edit(profile, "  slurm_account: your-account\n", "")
+    workspace.edit(profile, "your-gpu-partition", "gpu")
+    # There are GPUs to count here, but none to compute on.
+    workspace.edit(SETTINGS, "device: cuda", "device: cpu\ngpus_per_job: 1")
+    return workspace
+
+
+def start(workspace: Workspace, cluster: Cluster, *targets: str) -> subprocess.Popen[bytes]:
+    """Snakemake's main process; what it prints goes to `snakemake.log` in the workspace."""
+    with (workspace.folder / "snakemake.log").open("ab") as log:
+        return subprocess.Popen(
+            [*COMMAND, *targets],
+            cwd=workspace.folder,
+            env={**cluster.environment, "ROBUSTFEATURES_CHECKPOINT_SECONDS": "0"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def finish(process: subprocess.Popen[bytes], workspace: Workspace) -> None:
+    code = process.wait(LIMIT_SECONDS)
+    assert code == 0, (workspace.folder / "snakemake.log").read_text()[-6000:]
 
 
 def computed(*workspaces: Workspace) -> Counter[str]:
@@ -70,3 +115,65 @@ def test_two_workflows_share_a_store(cluster: Cluster, smoke: Workspace, tmp_pat
         assert (
             json.loads((workspace.folder / target).read_text())["content"] == json.loads(built.read_text())["content"]
         )
+
+
+def in_training(cluster: Cluster, workspace: Workspace, after: set[int]) -> tuple[int, psutil.Process]:
+    """The Slurm job that trains now, none of `after`, and its computing process, once it has saved a checkpoint."""
+    found: list[tuple[int, psutil.Process]] = []
+
+    def saved() -> bool:
+        for job in cluster.squeue():
+            if job.state != "RUNNING" or job.number in after or not job.comment.startswith("rule_model"):
+                continue
+            for number in filter(lambda number: number > 0, cluster.processes(job.number)):
+                # Processes come and go while they are looked at.
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process = psutil.Process(number)
+                    saves = [path.stat().st_mtime for path in workspace.store.glob(".partial/*/checkpoint.pt")]
+                    if "build" in process.cmdline() and saves and max(saves) > process.create_time() + 1:
+                        found.append((job.number, process))
+        return bool(found)
+
+    assert until(saved, 180), (workspace.folder / "snakemake.log").read_text()[-4000:]
+    return found[-1]
+
+
+def training_log(workspace: Workspace) -> str:
+    """The log of the last try."""
+    return "".join(path.read_text() for path in (workspace.folder / "results/logs/model").glob("*.log"))
+
+
+SAVED = "stopped by SIGTERM with a checkpoint saved"
+ENDS = {"CANCELLED": "scancel", "FAILED": "SIGKILL", "TIMEOUT": "its time limit"}
+
+
+def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: Path) -> None:
+    """Cancelled, killed, out of time: the fourth try ends with the weights of an undisturbed run, bit for bit."""
+    workspace = on_slurm(tmp_path / "work")
+    workspace.edit("workflow/studies/smoke.yaml", "    epochs: 2\n", "    epochs: 400\n")
+    undisturbed = Workspace(Path(shutil.copytree(workspace.folder, tmp_path / "undisturbed")))
+    undisturbed.snakemake("-n")
+    (plan,) = (undisturbed.folder / "results/artifacts/.plan/model").glob("digits-adversarial-seed0-*.json")
+    target = f"results/artifacts/model/{plan.name}"
+    process = start(workspace, cluster, target)
+    beside = ThreadPoolExecutor().submit(undisturbed.snakemake, target)
+    jobs: set[int] = set()
+    for state in ENDS:
+        job, trainer = in_training(cluster, workspace, jobs)
+        # Snakemake begins a new log with each try.
+        assert ("goes on from its checkpoint" in training_log(workspace)) == bool(jobs)
+        jobs.add(job)
+        if state == "CANCELLED":
+            cluster.cancel(job)
+        elif state == "FAILED":
+            trainer.send_signal(signal.SIGKILL)
+        else:
+            cluster.end_in(job, 1)
+        assert state == "FAILED" or until(lambda: SAVED in training_log(workspace), 60)
+        assert cluster.wait(job, *ENDS, "COMPLETED", seconds=120) == state
+    finish(process, workspace)
+    assert "goes on from its checkpoint" in training_log(workspace)
+    beside.result()
+    disturbed, whole = (json.loads((each.folder / target).read_text()) for each in (workspace, undisturbed))
+    assert (disturbed["key"], disturbed["content"]) == (whole["key"], whole["content"])
+    print(f"a training ended by {', '.join(ENDS.values())} went on each time and is the same to the bit")
