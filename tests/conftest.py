@@ -27,10 +27,6 @@ from tests.warm import python
 REPOSITORY = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
 
-# Ten million rounds of an empty loop take a quiet processor of 2024 so many seconds; a slower one, or one that other
-# tests share, is given as much longer for everything else.
-SECONDS_OF_TEN_MILLION_ROUNDS = 0.3
-
 torch.set_num_threads(1)
 
 

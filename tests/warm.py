@@ -2,9 +2,9 @@
 
 `robustfeatures` in a process of its own takes seconds to import torch and zarr, and a test that builds a study starts
 dozens. A server imports the libraries once, never this package, and forks for each process that is asked for. Folder,
-environment, arguments, standard streams, signals and exit status are those of the client, `bin/python`, which stands
-before the real one on the PATH of the workflow under test; it hands anything but `-m robustfeatures` and `-m snakemake`
-to the real one. Tests of what processes import, of real signals, of Slurm and of conda start real ones.
+environment, arguments, priority, standard streams, signals and exit status are those of the client, `bin/python`, which
+stands before the real one on the PATH of the workflow under test; it hands anything but `-m robustfeatures` and
+`-m snakemake` to the real one. Tests of what processes import, of real signals, of Slurm and of conda start real ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if sys.argv[1:2] != ["-m"] or sys.argv[2:3] not in {modules}:
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 server.connect({address!r})
-request = {{"folder": os.getcwd(), "environment": dict(os.environ), "arguments": sys.argv[2:]}}
+request = {{"folder": os.getcwd(), "environment": dict(os.environ), "arguments": sys.argv[2:], "nice": os.nice(0)}}
 socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
 for number in {forwarded}:
     signal.signal(number, lambda number, frame: server.send(bytes([number])))
@@ -144,10 +144,12 @@ def run(request: dict[str, object], streams: list[int]) -> NoReturn:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    folder, environment, arguments = request["folder"], request["environment"], request["arguments"]
+    folder, environment, arguments, nice = (request[name] for name in ("folder", "environment", "arguments", "nice"))
     assert isinstance(folder, str)
     assert isinstance(environment, dict)
     assert isinstance(arguments, list)
+    assert isinstance(nice, int)
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
+from torch import Tensor
 
 from robustfeatures.theory.gaussian_likelihood import (
     descend,
@@ -57,19 +58,18 @@ def test_an_adversary_without_a_bound_is_refused() -> None:
         vulnerability(np.array([0.25, 1.0]), 4.0)
 
 
+def ended(truth: Tensor, spread: Tensor, radii: float | list[float], *, steps: int) -> tuple[Tensor, Tensor]:
+    """Mean and variances where gradient descent on the robust likelihood ends, begun at a mean of zero."""
+    start = torch.zeros_like(truth), spread.sqrt()
+    eps = torch.tensor(radii, dtype=torch.float64)
+    return descend(population_distances(truth, spread), *start, eps, steps=steps, rate=0.5)
+
+
 @pytest.mark.parametrize("variances", SPECTRA)
 def test_theorem_2_is_where_adversarial_training_ends(variances: np.ndarray) -> None:
     radii = [0.05, 0.7, 5.0]
     truth = torch.linspace(-1.0, 2.0, len(variances), dtype=torch.float64).expand(3, -1)
-    spread = torch.from_numpy(variances).expand(3, -1)
-    mean, learned = descend(
-        population_distances(truth, spread),
-        torch.zeros_like(truth),
-        spread.sqrt(),
-        torch.tensor(radii, dtype=torch.float64),
-        steps=600,
-        rate=0.5,
-    )
+    mean, learned = ended(truth, torch.from_numpy(variances).expand(3, -1), radii, steps=600)
     assert mean.numpy() == pytest.approx(truth.numpy(), abs=1e-6)
     for row, eps in enumerate(radii):
         assert learned[row].numpy() == pytest.approx(robust_variances(variances, eps), rel=1e-6)
@@ -79,16 +79,8 @@ def test_a_strong_adversary_in_many_dimensions_throws_nothing_off() -> None:
     """At first it may spend all of eps on one coordinate, whose variance is a thousandth of its square."""
     generator = np.random.default_rng(2)
     variances = np.array([0.1, 10.0, *np.exp(generator.uniform(np.log(0.1), np.log(10.0), 128))[2:]])
-    truth, spread = torch.from_numpy(generator.normal(size=128)), torch.from_numpy(variances)
-    eps = np.sqrt(128.0)
-    mean, learned = descend(
-        population_distances(truth, spread),
-        torch.zeros_like(truth),
-        spread.sqrt(),
-        torch.tensor(eps, dtype=torch.float64),
-        steps=800,
-        rate=0.5,
-    )
+    truth, eps = torch.from_numpy(generator.normal(size=128)), np.sqrt(128.0)
+    mean, learned = ended(truth, torch.from_numpy(variances), eps, steps=800)
     np.testing.assert_allclose(mean.numpy(), truth.numpy(), atol=1e-6)
     np.testing.assert_allclose(learned.numpy(), robust_variances(variances, eps), rtol=1e-6)
 

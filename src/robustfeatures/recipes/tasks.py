@@ -75,14 +75,13 @@ def _batches(plan: Plan, config: Config) -> Iterator[tuple[str, tuple[str, ...]]
             views = {shown[name] for name in members}
             # Rows that different views need stay apart, so that one of these can be made without the others.
             together = (stage, depth, *views) if len(views) == 1 else members
-            alike.setdefault(together, []).append((family, members))
+            alike.setdefault(together, []).append((f"{stage}/{family}", members))
     for rows in alike.values():
         for batch in _chunks(rows, config.rows_per_job):
             members = tuple(name for _, row in batch for name in row)
-            family = batch[0][0] + (f"-and-{len(batch) - 1}-more" if len(batch) > 1 else "")
-            stage = members[0].partition("/")[0]
+            first = batch[0][0] + (f"-and-{len(batch) - 1}-more" if len(batch) > 1 else "")
             single = len(members) == 1
-            yield members[0] if single else f"{stage}/{family}-{len(members)}-seeds-{digest(members)}", members
+            yield members[0] if single else f"{first}-{len(members)}-seeds-{digest(members)}", members
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:
@@ -91,7 +90,7 @@ def _chunks(items: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:
 
 
 def _depths(plan: Plan) -> dict[str, int]:
-    """How many artifacts lie below each on the longest way down."""
+    """How many artifacts lie on the longest way down from each, itself among them."""
     depths: dict[str, int] = {}
     for name in plan.recipes:
         depths[name] = 1 + max((depths[below] for below in plan.inputs(name)), default=0)

@@ -82,8 +82,8 @@ def simple_predictions(
 ) -> NDArray[np.int64]:
     """The classes (M,) that a logistic regression fitted to images (N, C, H, W) and labels (N,) gives to others.
 
-    scikit-learn's, on the pixels, with its standard penalty; nothing in it is drawn. In float64, for in float32 the
-    solver stops early, at a place that depends on the number of threads.
+    scikit-learn's, on the pixels, with its standard penalty; nothing in it is drawn. In float64, where rounding,
+    which depends on the number of threads, decides less of where the solver stops.
     """
     pixels = images.reshape(len(images), -1).astype(np.float64)
     fitted = LogisticRegression(max_iter=MOST_ITERATIONS).fit(pixels, labels)
