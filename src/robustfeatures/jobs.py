@@ -251,6 +251,9 @@ def _payload(store: Store, reference: dict[str, Any]) -> Path:
 def _prepare_torch(threads: int) -> None:
     import torch
 
+    from robustfeatures.engine.memory import keep_freed
+
+    keep_freed()
     torch.set_num_threads(threads)
     if torch.cuda.is_available():
         # Only where it matters: the call imports torch's compiler, which takes a second.

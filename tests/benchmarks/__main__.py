@@ -18,6 +18,8 @@ import typer
 
 from robustfeatures.data.preparing import prepared
 from robustfeatures.engine.batches import InMemory
+from robustfeatures.engine.memory import keep_freed
+from robustfeatures.engine.precision import has_bfloat16
 from robustfeatures.recipes.adversaries import PGD
 from robustfeatures.recipes.parameters import Adversary, Data, Precision, Training
 from robustfeatures.training.loop import train as fit
@@ -192,15 +194,17 @@ def main(
     device: Literal["cpu", "cuda"] = "cpu",
     threads: int = 2,
     rounds: int = 3,
+    keep_memory: Annotated[bool, typer.Option(help="Keep freed memory, as jobs do.")] = True,
     count: Annotated[int, typer.Option(help="Test images of `agreement`.")] = 256,
     raw: Path = Path("results/raw"),
     out: Path = Path("docs/benchmarks"),
 ) -> None:
     """Print and write down speeds, ours beside other ways, measured in turns in this process."""
-    torch.set_num_threads(threads if what == "resnet18" else 1)
+    if keep_memory:
+        keep_freed()
+    torch.set_num_threads(threads if what in ("resnet18", "agreement") else 1)
     size, there = SIZES[device], torch.device(device)
-    # A processor without bfloat16 units emulates them a hundred times slower.
-    precision: Precision = "bfloat16" if device == "cuda" and what == "resnet18" else "float32"
+    precision: Precision = "bfloat16" if has_bfloat16(there) and what == "resnet18" else "float32"
     compared: list[str] = []
     rows: list[dict[str, object]] = []
     digits = Data(source="digits", validation=0.15, test=0.25)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,10 +12,14 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from robustfeatures.recipes.parameters import Precision
 
+log = logging.getLogger(__name__)
+
 # Narrower images keep the plain layout, which suits the small kernels that they need.
 CHANNELS_LAST_FROM = 16
 # Channels in a block of oneDNN: 16 with AVX-512, 8 before.
 ONEDNN_BLOCK = 16
+# What a processor must have, on x86 or on Arm, to multiply bfloat16 faster than float32.
+BFLOAT16_UNITS = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def memory_format(width: int) -> torch.memory_format:
@@ -42,3 +48,22 @@ def laid_out(images: Tensor) -> Tensor:
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
     """Convolutions and matrix products in the given precision; what needs float32 keeps it."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 itself; where it is emulated it takes longer than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    found = torch.cpu.get_capabilities()
+    return any(found.get(unit, False) for unit in BFLOAT16_UNITS)
+
+
+def warn_if_emulated(device: torch.device, precision: Precision) -> None:
+    """Say in the log, once in a process, that the precision will cost time."""
+    if precision == "bfloat16" and not has_bfloat16(device):
+        _say_emulated(device.type)
+
+
+@cache
+def _say_emulated(kind: str) -> None:
+    log.warning("precision: bfloat16 is emulated on this %s, which takes several times as long as float32", kind)

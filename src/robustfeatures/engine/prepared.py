@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from robustfeatures.engine.precision import autocast, laid_out, memory_format
+from robustfeatures.engine.precision import autocast, laid_out, memory_format, warn_if_emulated
 from robustfeatures.models.network import Network
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Prepared(nn.Module):
         self.copy = copy.deepcopy(network).eval()
         self.copy.features, self.folded = _without_batch_norm(self.copy.features)
         self.copy.requires_grad_(False)
+        warn_if_emulated(next(network.parameters()).device, precision)
         if precision == "bfloat16":
             for module in self.copy.features.modules():
                 if isinstance(module, (nn.Conv2d, nn.Linear)):

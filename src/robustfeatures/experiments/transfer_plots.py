@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from robustfeatures.experiments.plots.style import COLOURS, MARKERS
 from robustfeatures.experiments.summaries import correlation
@@ -58,9 +57,9 @@ def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
         axes.plot(seeds["accuracy"].mean(), seeds["transfer_rate"].mean(), markersize=7, label=str(name), **style)
     means = beside.groupby("target")[["accuracy", "transfer_rate"]].mean().dropna()
     if len(means) > 2 and means.nunique().min() > 1:
-        line = stats.linregress(means["accuracy"], means["transfer_rate"])
+        slope, intercept = np.polyfit(means["accuracy"], means["transfer_rate"], 1)
         ends = np.array([means["accuracy"].min(), means["accuracy"].max()])
-        axes.plot(ends, line.intercept + line.slope * ends, "-", color="black", linewidth=0.8)
+        axes.plot(ends, intercept + slope * ends, "-", color="black", linewidth=0.8)
         found = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist())
         axes.set_title(f"r = {found.value:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})", fontsize=8)
     axes.set_xlabel("accuracy on D, trained on D_det (%)")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from scipy.optimize import isotonic_regression
 
 CONFIDENCE = 0.95
@@ -90,6 +89,9 @@ def crossing_interval(x: ArrayLike, by_seed: ArrayLike) -> tuple[float, float]:
 
     def crossing(chosen: NDArray[np.int64]) -> float:
         return transition(x, curves[chosen].mean(axis=0)).crossing
+
+    # Imported here, for that alone takes a third of the time of a small figure.
+    from scipy import stats
 
     found = stats.bootstrap(
         (np.arange(len(curves)),),

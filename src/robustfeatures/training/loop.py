@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robustfeatures.engine.precision import autocast, training_format
+from robustfeatures.engine.precision import autocast, training_format, warn_if_emulated
 from robustfeatures.errors import UserError
 from robustfeatures.randomness import split_seed
 from robustfeatures.training.augmentation import Augmenter
@@ -89,6 +89,7 @@ def train(
         UserError: the loss, looked at every `LOOK_EVERY` steps, or a weight at the end is no longer finite.
     """
     probes = tuple(probes)
+    warn_if_emulated(images.device, precision)
     layout = training_format(network, images.image_shape[-1], images.device)
     network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
     optimiser = optimiser_of(settings, network.parameters())
