@@ -18,6 +18,7 @@ from torch import Tensor
 
 from robustfeatures.data.digits import load
 from robustfeatures.engine.batches import InMemory
+from robustfeatures.engine.memory import keep_freed
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.recipes.parameters import Data, Training
@@ -27,7 +28,9 @@ from tests.warm import python
 REPOSITORY = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
 
+# As in a job.
 torch.set_num_threads(1)
+keep_freed()
 
 
 @dataclass(frozen=True)

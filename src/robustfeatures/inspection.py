@@ -86,7 +86,7 @@ def _numbers(folder: Path) -> Iterator[str]:
         history = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
         for row in history:
             if row["epoch"] == history[-1]["epoch"]:
-                yield f"epoch {row['epoch']}, {row['probe']}: {100 * float(row['value']):.2f} %"
+                yield f"epoch {row['epoch']}, {row['probe']}: {float(row['value']):.4f}"
 
 
 def why(path: Path) -> Iterator[str]:

@@ -58,6 +58,15 @@ SIZES = {
 }
 
 
+@dataclass(frozen=True)
+class Report:
+    """How it was measured, the table in Markdown, and what stands below it."""
+
+    how: str
+    table: str
+    said: list[str]
+
+
 def setting(
     data: Data, count: int, device: torch.device, precision: Precision, raw: Path, split: str = "train"
 ) -> work.Setting:
@@ -187,6 +196,43 @@ def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
     ]
 
 
+def report(what: Benchmark, digits: Data, photographs: Data, there: torch.device, raw: Path, count: int) -> Report:
+    """What is printed of the benchmarks that are no ratios of times."""
+    if what == "growth":
+        how = "Seconds for the smoke study with more and more seeds; the store holds a payload for each recipe."
+        return Report(how, growth(), [])
+    if what == "evaluation":
+        train, test = (setting(digits, 2000, there, "float32", raw, split) for split in ("train", "test"))
+        shown, said = evaluation(train, test)
+        how = "L2 PGD on a network trained in the standard way on the digits, at eight radii."
+    else:
+        few = setting(photographs, count, there, "float32", raw, "test")
+        shown, said = agreement(few.images, few.labels, RADII)
+        how = "Accuracy in percent under L2 attacks, CIFAR-10 test images, the ResNet-18 in AutoAttack's examples."
+    return Report(how, str(shown.to_markdown(index=False)), said)
+
+
+def ratios(what: Benchmark, digits: Data, photographs: Data, there: torch.device, raw: Path, rounds: int) -> Report:
+    """The times of our way and of others."""
+    size, said = SIZES[there.type], []
+    how = "The ways of a comparison took turns in one process; each time is the least of several."
+    if what == "resnet18":
+        precision: Precision = "bfloat16" if has_bfloat16(there) else "float32"
+        how = f"{how} Ours ran in {precision}, the others in float32."
+        images = setting(photographs, max(size.attacked, size.trained), there, precision, raw)
+        rows = large(images, size, rounds)
+        said = rates(images, size, next(float(str(line["ours, s"])) for line in rows))
+    elif what == "digits":
+        rows = small(setting(digits, 1078, there, "float32", raw), 3 * rounds)
+    elif what == "reading":
+        rows = reading(rounds)
+    else:
+        rows = theory(rounds)
+    rows = [{**line, "aim": size.aims.get(str(line["against"]), "")} for line in rows]
+    shown = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
+    return Report(how, str(shown.to_markdown(index=False)), said)
+
+
 def main(
     what: Annotated[Benchmark, typer.Argument(help="What to measure.")],
     images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
@@ -203,54 +249,23 @@ def main(
     if keep_memory:
         keep_freed()
     torch.set_num_threads(threads if what in ("resnet18", "agreement") else 1)
-    size, there = SIZES[device], torch.device(device)
-    precision: Precision = "bfloat16" if has_bfloat16(there) and what == "resnet18" else "float32"
-    compared: list[str] = []
-    rows: list[dict[str, object]] = []
+    there = torch.device(device)
     digits = Data(source="digits", validation=0.15, test=0.25)
-    cifar10 = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
-    if what == "resnet18":
-        photographs = setting(cifar10, max(size.attacked, size.trained), there, precision, raw)
-        rows = large(photographs, size, rounds)
-        compared = rates(photographs, size, next(float(str(line["ours, s"])) for line in rows))
-    elif what == "digits":
-        rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 3 * rounds)
-    elif what == "reading":
-        rows = reading(rounds)
-    elif what == "theory":
-        rows = theory(rounds)
-    if what == "growth":
-        table, how = (
-            growth(),
-            "Seconds for the smoke study with more and more seeds; the store holds a payload for each recipe.",
-        )
-    elif what in ("evaluation", "agreement"):
-        if what == "evaluation":
-            parts = (setting(digits, 2000, there, precision, raw, split) for split in ("train", "test"))
-            shown, compared = evaluation(*parts)
-            how = "L2 PGD on a network trained in the standard way on the digits, at eight radii."
-        else:
-            few = setting(cifar10, count, there, precision, raw, "test")
-            shown, compared = agreement(few.images, few.labels, RADII)
-            how = "Accuracy in percent under L2 attacks, CIFAR-10 test images, the ResNet-18 in AutoAttack's examples."
-        table = str(shown.to_markdown(index=False))
+    photographs = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
+    if what in ("growth", "evaluation", "agreement"):
+        found = report(what, digits, photographs, there, raw, count)
     else:
-        rows = [{**line, "aim": size.aims.get(str(line["against"]), "")} for line in rows]
-        shown = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
-        table = str(shown.to_markdown(index=False))
-        how = "The ways of a comparison took turns in one process; each time is the least of several."
-        if what != "theory":
-            how = f"{how} Ours ran in {precision}, the others in float32."
+        found = ratios(what, digits, photographs, there, raw, rounds)
     lines = [
         f"# Benchmark {what}, {device}",
         "",
         f"Measured on {datetime.now(UTC):%Y-%m-%d} by `python -m tests.benchmarks {what} --device {device}` on: "
         f"{machine(there)}.",
-        how,
+        found.how,
         "",
-        table,
+        found.table,
         "",
-        *compared,
+        *found.said,
     ]
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{what}-{device}.md").write_text("\n".join(lines).rstrip() + "\n")

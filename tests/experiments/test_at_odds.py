@@ -22,7 +22,7 @@ from robustfeatures.data.dataset import ImageDataset, write_dataset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.claims import Claim
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.experiments.perceived import chosen, in_red_and_blue
+from robustfeatures.experiments.perceived import chosen, from_blue_to_yellow
 from robustfeatures.experiments.sweeps import crossing, interval_of_logarithms
 from robustfeatures.recipes import parameters as p
 from robustfeatures.recipes.config import Config
@@ -174,12 +174,15 @@ def test_c3_sets_every_cell_of_table_4_beside_its_own() -> None:
     assert len(c3.figure(found).axes[0].containers) >= 6
 
 
-def test_red_is_below_and_blue_above() -> None:
-    grey = np.array([0.0, 0.5, 1.0], dtype=np.float32).reshape(1, 1, 1, 3)
-    pictures = in_red_and_blue(grey)
-    assert pictures.transpose(0, 2, 3, 1)[0, 0].tolist() == [[1, 0, 0], [1, 1, 1], [0, 0, 1]]
+def test_larger_values_are_lighter() -> None:
+    grey = np.linspace(0, 1, 32, dtype=np.float32).reshape(1, 1, 1, 32)
+    red, green, blue = from_blue_to_yellow(grey)[0, :, 0]
+    # The weights of the grey that a printer makes of a colour (ITU-R BT.601).
+    assert (np.diff(0.299 * red + 0.587 * green + 0.114 * blue) > 0).all()
+    assert blue[0] > red[0]
+    assert red[-1] > blue[-1]
     colours = np.zeros((1, 3, 1, 1), dtype=np.float32)
-    assert in_red_and_blue(colours) is colours
+    assert from_blue_to_yellow(colours) is colours
 
 
 def test_the_images_shown_are_of_all_classes() -> None:

@@ -147,16 +147,8 @@ SAVED = "stopped by SIGTERM with a checkpoint saved"
 ENDS = {"CANCELLED": "scancel", "FAILED": "SIGKILL", "TIMEOUT": "its time limit"}
 
 
-def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: Path) -> None:
-    """Cancelled, killed, out of time: the fourth try ends with the weights of an undisturbed run, bit for bit."""
-    workspace = on_slurm(tmp_path / "work")
-    workspace.edit("workflow/studies/smoke.yaml", "    epochs: 2\n", "    epochs: 400\n")
-    undisturbed = Workspace(Path(shutil.copytree(workspace.folder, tmp_path / "undisturbed")))
-    undisturbed.snakemake("-n")
-    (plan,) = (undisturbed.folder / "results/artifacts/.plan/model").glob("digits-adversarial-seed0-*.json")
-    target = f"results/artifacts/model/{plan.name}"
-    process = start(workspace, cluster, target)
-    beside = ThreadPoolExecutor().submit(undisturbed.snakemake, target)
+def _end_in_every_way(cluster: Cluster, workspace: Workspace) -> None:
+    """End one try after the other, each differently, once it has saved a checkpoint."""
     jobs: set[int] = set()
     for state in ENDS:
         job, trainer = in_training(cluster, workspace, jobs)
@@ -171,9 +163,23 @@ def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: 
             cluster.end_in(job, 1)
         assert state == "FAILED" or until(lambda: SAVED in training_log(workspace), 60)
         assert cluster.wait(job, *ENDS, "COMPLETED", seconds=120) == state
-    finish(process, workspace)
+
+
+def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: Path) -> None:
+    """Cancelled, killed, out of time: the fourth try ends with the weights of an undisturbed run, bit for bit."""
+    workspace = on_slurm(tmp_path / "work")
+    workspace.edit("workflow/studies/smoke.yaml", "    epochs: 2\n", "    epochs: 400\n")
+    undisturbed = Workspace(Path(shutil.copytree(workspace.folder, tmp_path / "undisturbed")))
+    undisturbed.snakemake("-n")
+    (plan,) = (undisturbed.folder / "results/artifacts/.plan/model").glob("digits-adversarial-seed0-*.json")
+    target = f"results/artifacts/model/{plan.name}"
+    process = start(workspace, cluster, target)
+    with ThreadPoolExecutor() as pool:
+        beside = pool.submit(undisturbed.snakemake, target)
+        _end_in_every_way(cluster, workspace)
+        finish(process, workspace)
+        beside.result()
     assert "goes on from its checkpoint" in training_log(workspace)
-    beside.result()
     disturbed, whole = (json.loads((each.folder / target).read_text()) for each in (workspace, undisturbed))
     assert (disturbed["key"], disturbed["content"]) == (whole["key"], whole["content"])
     print(f"a training ended by {', '.join(ENDS.values())} went on each time and is the same to the bit")

@@ -71,7 +71,7 @@ def table(results: Results) -> pd.DataFrame:
 def figure(results: Results) -> Figure:
     """The images, and below them the gradients of each network, as in Figure 2."""
     from robustfeatures.data.dataset import read_dataset
-    from robustfeatures.experiments.perceived import TITLES, chosen, class_labels, in_red_and_blue
+    from robustfeatures.experiments.perceived import TITLES, chosen, class_labels, from_blue_to_yellow
     from robustfeatures.experiments.plots import ImageRow, image_grid
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
@@ -80,7 +80,7 @@ def figure(results: Results) -> Figure:
     labels = class_labels(original, original.labels[places])
     rows = [ImageRow("original", original.float_images(places), labels)]
     rows += [
-        ImageRow(TITLES[name], in_red_and_blue(gradients.float_images(places))) for name, gradients in sets.items()
+        ImageRow(TITLES[name], from_blue_to_yellow(gradients.float_images(places))) for name, gradients in sets.items()
     ]
     return image_grid({"": rows})
 
@@ -132,8 +132,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Gradients of the loss with respect to test images, of a standard, an L2-trained and a Linf-trained network, "
-        "each clipped at three of its standard deviations; of grey images positive values are blue and negative ones "
-        "red. In the table, means over test images: alignment, the cosine with the way from the mean image of the "
+        "each clipped at three of its standard deviations; of grey images positive values are light yellow, "
+        "negative ones dark blue, zero grey. In the table, means over test images: alignment, the cosine with the way from the mean image of the "
         "label's class to that of the class the network finds likeliest beside it; low_frequency, the share of energy "
         "in low frequencies; density, |v|_1 / (sqrt(d) |v|_2), 1 where all pixels are as large."
     ),

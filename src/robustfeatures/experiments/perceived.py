@@ -122,19 +122,21 @@ def class_labels(dataset: ImageDataset, classes: Iterable[Any]) -> list[str]:
     return [dataset.class_names[int(number)] for number in classes]
 
 
-def in_red_and_blue(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Grey pictures (n, 1, H, W) of values in [0, 1] round 1/2 in three channels: blue above, red below, white at 1/2.
+def from_blue_to_yellow(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Grey pictures (n, 1, H, W) of values in [0, 1] in three channels: dark blue at 0, grey at 1/2, light yellow at 1.
 
-    Pictures in colour are left as they are.
+    The paper has red, white and blue, of which a grey print tells the ends not apart. Pictures in colour are left as
+    they are.
     """
     import numpy as np
+    from matplotlib import colormaps
+
+    from robustfeatures.experiments.plots.matrices import COLOUR_MAP
 
     if pictures.shape[1] != 1:
         return pictures
-    signed = 2 * pictures[:, 0] - 1
-    fading = 1 - np.abs(signed)
-    red, blue = np.where(signed > 0, fading, 1), np.where(signed > 0, 1, fading)
-    return np.stack([red, fading, blue], axis=1).astype(np.float32)
+    coloured = colormaps[COLOUR_MAP](pictures[:, 0])[..., :3]
+    return coloured.transpose(0, 3, 1, 2).astype(np.float32)
 
 
 def per_seed(measurements: pd.DataFrame, by: list[str], values: list[str]) -> pd.DataFrame:

@@ -71,7 +71,9 @@ def panels(
             log_axis(axes, "x")
         axes.set(title=norm, xlabel=xlabel, ylabel="accuracy (%)")
         if line is not None:
-            axes.legend(frameon=False, fontsize=7, title=line.replace("_", " "), title_fontsize=7, loc="lower right")
+            # Above the panel, for bars stand at its bottom; radii differ between norms.
+            axes.set_title(f"{norm}, {line.replace('_', ' ')}", pad=22)
+            axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=len(lines))
     return figure
 
 
