@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robustfeatures.data.digits import load
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.memory import keep_freed
+from robustfeatures.memory import keep_freed
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.recipes.parameters import Data, Training

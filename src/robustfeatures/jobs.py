@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from robustfeatures import gpus
 from robustfeatures.blocks import Blocks, Share
 from robustfeatures.errors import UserError
+from robustfeatures.memory import keep_freed
 from robustfeatures.progress import Progress
 from robustfeatures.recipes.code import ROOT, code_digest, forget_sources
 from robustfeatures.recipes.tasks import Task, read_task
@@ -250,8 +251,6 @@ def _payload(store: Store, reference: dict[str, Any]) -> Path:
 
 def _prepare_torch(threads: int) -> None:
     import torch
-
-    from robustfeatures.engine.memory import keep_freed
 
     keep_freed()
     torch.set_num_threads(threads)

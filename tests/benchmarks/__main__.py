@@ -18,8 +18,8 @@ import typer
 
 from robustfeatures.data.preparing import prepared
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.memory import keep_freed
 from robustfeatures.engine.precision import has_bfloat16
+from robustfeatures.memory import keep_freed
 from robustfeatures.recipes.adversaries import PGD
 from robustfeatures.recipes.parameters import Adversary, Data, Precision, Training
 from robustfeatures.training.loop import train as fit

@@ -157,13 +157,15 @@ def test_a_comment_a_docstring_and_another_module_change_nothing(
     forget_sources()
 
 
-# What a job loads beside the code that makes its payload: it finds, keeps and describes payloads, but makes none.
+# What a job loads beside the code that makes its payload: it finds, keeps and describes payloads, but makes none of
+# their numbers.
 MACHINERY = (
     "robustfeatures.cli",
     "robustfeatures.__main__",
     "robustfeatures.blocks",
     "robustfeatures.gpus",
     "robustfeatures.jobs",
+    "robustfeatures.memory",
     "robustfeatures.progress",
     "robustfeatures.recipes",
     "robustfeatures.store",

@@ -53,7 +53,7 @@ def autocast(device: torch.device, precision: Precision) -> torch.autocast:
 def has_bfloat16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 itself; where it is emulated it takes longer than float32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     found = torch.cpu.get_capabilities()
     return any(found.get(unit, False) for unit in BFLOAT16_UNITS)
 

@@ -132,9 +132,9 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Gradients of the loss with respect to test images, of a standard, an L2-trained and a Linf-trained network, "
-        "each clipped at three of its standard deviations; of grey images positive values are light yellow, "
-        "negative ones dark blue, zero grey. In the table, means over test images: alignment, the cosine with the way from the mean image of the "
-        "label's class to that of the class the network finds likeliest beside it; low_frequency, the share of energy "
-        "in low frequencies; density, |v|_1 / (sqrt(d) |v|_2), 1 where all pixels are as large."
+        "each clipped at three of its standard deviations; of grey images positive values are light yellow, negative "
+        "ones dark blue, zero grey. In the table, means over test images: alignment, the cosine with the way from the "
+        "mean image of the label's class to that of the class the network finds likeliest beside it; low_frequency, "
+        "the share of energy in low frequencies; density, |v|_1 / (sqrt(d) |v|_2), 1 where all pixels are as large."
     ),
 )

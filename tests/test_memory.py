@@ -11,7 +11,7 @@ import pytest
 FAULTS = """
 import resource, sys
 import torch
-from robustfeatures.engine.memory import keep_freed
+from robustfeatures.memory import keep_freed
 
 torch.set_num_threads(1)
 kept = sys.argv[1] == "keep"
