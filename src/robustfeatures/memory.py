@@ -15,9 +15,8 @@ KEPT_BYTES = 1 << 30
 def keep_freed() -> bool:
     """Tell glibc's allocator to keep freed blocks below 32 MiB; whether this process has that allocator.
 
-    Networks of the size of the digits study make and free tensors of some hundred kilobytes in every layer. Given back
-    and asked for again, each costs page faults: an eighth of the time of their trainings and inversions
-    (`python -m tests.benchmarks digits`, with and without `--no-keep-memory`).
+    Networks of the size of the digits study make and free tensors of some hundred kilobytes in every layer, each of
+    which costs a page fault per 4 KiB when it was given back and is asked for again.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

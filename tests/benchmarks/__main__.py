@@ -208,7 +208,11 @@ def report(what: Benchmark, digits: Data, photographs: Data, there: torch.device
     else:
         few = setting(photographs, count, there, "float32", raw, "test")
         shown, said = agreement(few.images, few.labels, RADII)
-        how = "Accuracy in percent under L2 attacks, CIFAR-10 test images, the ResNet-18 in AutoAttack's examples."
+        shown = shown.round(2)
+        how = (
+            f"With `--count {count}`: accuracy in percent under L2 attacks, CIFAR-10 test images, the ResNet-18 in "
+            "AutoAttack's examples."
+        )
     return Report(how, str(shown.to_markdown(index=False)), said)
 
 
@@ -240,14 +244,12 @@ def main(
     device: Literal["cpu", "cuda"] = "cpu",
     threads: int = 2,
     rounds: int = 3,
-    keep_memory: Annotated[bool, typer.Option(help="Keep freed memory, as jobs do.")] = True,
     count: Annotated[int, typer.Option(help="Test images of `agreement`.")] = 256,
     raw: Path = Path("results/raw"),
     out: Path = Path("docs/benchmarks"),
 ) -> None:
     """Print and write down speeds, ours beside other ways, measured in turns in this process."""
-    if keep_memory:
-        keep_freed()
+    keep_freed()
     torch.set_num_threads(threads if what in ("resnet18", "agreement") else 1)
     there = torch.device(device)
     digits = Data(source="digits", validation=0.15, test=0.25)
