@@ -219,15 +219,16 @@ def report(what: Benchmark, digits: Data, photographs: Data, there: torch.device
 def ratios(what: Benchmark, digits: Data, photographs: Data, there: torch.device, raw: Path, rounds: int) -> Report:
     """The times of our way and of others."""
     size, said = SIZES[there.type], []
+    precision: Precision = "bfloat16" if what == "resnet18" and has_bfloat16(there) else "float32"
     how = "The ways of a comparison took turns in one process; each time is the least of several."
-    if what == "resnet18":
-        precision: Precision = "bfloat16" if has_bfloat16(there) else "float32"
+    if what != "theory":
         how = f"{how} Ours ran in {precision}, the others in float32."
+    if what == "resnet18":
         images = setting(photographs, max(size.attacked, size.trained), there, precision, raw)
         rows = large(images, size, rounds)
         said = rates(images, size, next(float(str(line["ours, s"])) for line in rows))
     elif what == "digits":
-        rows = small(setting(digits, 1078, there, "float32", raw), 3 * rounds)
+        rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 3 * rounds)
     elif what == "reading":
         rows = reading(rounds)
     else:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from robustfeatures.engine import precision
+from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.precision import has_bfloat16, warn_if_emulated
+from robustfeatures.engine.prepared import Prepared
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from robustfeatures.recipes.parameters import Training
+from robustfeatures.training.loop import train
 
 CPU = torch.device("cpu")
 
@@ -38,6 +44,25 @@ def test_emulated(units: dict[str, bool], monkeypatch: pytest.MonkeyPatch, caplo
             warn_if_emulated(CPU, "bfloat16")
     (message,) = caplog.messages
     assert "precision: bfloat16 is emulated on this cpu" in message
+
+
+def attacked(network: Network) -> None:
+    Prepared(network, precision="bfloat16")
+
+
+def trained(network: Network) -> None:
+    settings = Training(epochs=1, batch_size=2, learning_rate=0.1, weight_decay=0.0, schedule="constant")
+    train(network, InMemory(torch.rand(2, 1, 8, 8)), torch.tensor([0, 1]), settings, seed=0, precision="bfloat16")
+
+
+@pytest.mark.parametrize("work", [attacked, trained])
+def test_attacks_and_trainings_say_it(
+    work: Callable[[Network], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    has({}, monkeypatch)
+    with caplog.at_level(logging.WARNING):
+        work(create("linear", num_classes=2, image_shape=(1, 8, 8)))
+    assert [message for message in caplog.messages if "is emulated" in message]
 
 
 @pytest.mark.parametrize("unit", ["avx512_bf16", "amx_bf16", "bf16"])

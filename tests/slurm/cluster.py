@@ -156,7 +156,7 @@ class Cluster:
 
     @contextmanager
     def watch(self) -> Iterator[Watch]:
-        """Samples the jobs twice a second; the last states are taken on leaving."""
+        """Samples the jobs five times a second; the last states are taken on leaving."""
         seen, over = Watch(), threading.Event()
         before = {job.number for job in self.squeue()}
 
@@ -164,7 +164,7 @@ class Cluster:
             seen.sample([job for job in self.squeue() if job.number not in before])
 
         def sampling() -> None:
-            while not over.wait(0.5):
+            while not over.wait(0.2):
                 sample()
 
         thread = threading.Thread(target=sampling, daemon=True)

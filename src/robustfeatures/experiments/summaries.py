@@ -93,7 +93,7 @@ def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
     """
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(float("nan"), -1.0, 1.0, float("nan"), len(x))
-    # Imported here, for that alone takes a third of the time of a small table.
+    # Imported here: it is slow, and few tables and figures need it.
     from scipy import stats
 
     found = stats.pearsonr(x, y)

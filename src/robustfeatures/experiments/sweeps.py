@@ -69,8 +69,10 @@ def panels(
             _bars(axes, [(lines.index(row[line]), row) for row in found])
         if log_x:
             log_axis(axes, "x")
-        axes.set(title=norm, xlabel=xlabel, ylabel="accuracy (%)")
-        if line is not None:
+        axes.set(xlabel=xlabel, ylabel="accuracy (%)")
+        if line is None:
+            axes.set_title(norm)
+        else:
             # Above the panel, for bars stand at its bottom; radii differ between norms.
             axes.set_title(f"{norm}, {line.replace('_', ' ')}", pad=22)
             axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=len(lines))

@@ -57,9 +57,12 @@ def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
         axes.plot(seeds["accuracy"].mean(), seeds["transfer_rate"].mean(), markersize=7, label=str(name), **style)
     means = beside.groupby("target")[["accuracy", "transfer_rate"]].mean().dropna()
     if len(means) > 2 and means.nunique().min() > 1:
-        slope, intercept = np.polyfit(means["accuracy"], means["transfer_rate"], 1)
+        # Imported here: it is slow, and few tables and figures need it.
+        from scipy import stats
+
+        line = stats.linregress(means["accuracy"], means["transfer_rate"])
         ends = np.array([means["accuracy"].min(), means["accuracy"].max()])
-        axes.plot(ends, intercept + slope * ends, "-", color="black", linewidth=0.8)
+        axes.plot(ends, line.intercept + line.slope * ends, "-", color="black", linewidth=0.8)
         found = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist())
         axes.set_title(f"r = {found.value:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})", fontsize=8)
     axes.set_xlabel("accuracy on D, trained on D_det (%)")

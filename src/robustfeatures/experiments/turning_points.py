@@ -90,7 +90,7 @@ def crossing_interval(x: ArrayLike, by_seed: ArrayLike) -> tuple[float, float]:
     def crossing(chosen: NDArray[np.int64]) -> float:
         return transition(x, curves[chosen].mean(axis=0)).crossing
 
-    # Imported here, for that alone takes a third of the time of a small figure.
+    # Imported here: it is slow, and few tables and figures need it.
     from scipy import stats
 
     found = stats.bootstrap(

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.special import stdtrit
 
 from robustfeatures.experiments.plots.style import (
     COLOURS,
@@ -82,12 +81,15 @@ def _fit(axes: Axes, x: Any, y: Any) -> list[str]:
     """Draw the line with the interval of its mean; what is said of it, or nothing where no line can be fitted."""
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return []
-    slope, intercept = np.polyfit(x, y, 1)
+    # Imported here: it is slow, and few tables and figures need it.
+    from scipy import stats
+
+    line = stats.linregress(x, y)
     along = np.linspace(x.min(), x.max(), 100)
-    fitted = intercept + slope * along
-    residual = np.sqrt(((y - intercept - slope * x) ** 2).sum() / (len(x) - 2))
+    fitted = line.intercept + line.slope * along
+    residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / (len(x) - 2))
     leverage = 1 / len(x) + (along - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
-    half = stdtrit(len(x) - 2, (1 + CONFIDENCE) / 2) * residual * np.sqrt(leverage)
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(x) - 2) * residual * np.sqrt(leverage)
     axes.plot(along, fitted, color="black", lw=1)
     axes.fill_between(along, fitted - half, fitted + half, color="black", alpha=0.12, lw=0)
     found = correlation(x, y)
