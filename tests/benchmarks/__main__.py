@@ -104,7 +104,7 @@ def large(photographs: work.Setting, size: Size, rounds: int) -> list[dict[str, 
     name = f"targeted L2 PGD, ResNet-18, {size.attacked} images, {size.steps} steps"
     return [
         *row(name, work.targeted_attack(attacked, "resnet18", size.steps, 2)),
-        *row("gradients of ResNet-18, one block of images, 2 steps", work.compilation(attacked, "resnet18", rounds)),
+        *row("gradients of ResNet-18, one block of images, 2 steps", work.compilation(attacked, "resnet18", 2, rounds)),
         *row("inversion, ResNet-18, 16 images, 100 steps", work.inversion(few, "resnet18", 100, 1)),
         *row(
             f"adversarial training, ResNet-18, {size.trained} images, 1 epoch",
@@ -129,6 +129,10 @@ def small(digits: work.Setting, rounds: int) -> list[dict[str, object]]:
             work.training(digits, "small-cnn", rounds, adversary=None, size=64, width=16),
         ),
         *row("inversion, digits network, 100 steps", work.inversion(digits, "small-cnn", 100, rounds, width=16)),
+        *row(
+            "gradients of the digits network, one block of images, 20 steps",
+            work.compilation(digits, "small-cnn", 20, rounds, width=16),
+        ),
     ]
 
 
@@ -230,7 +234,7 @@ def ratios(what: Benchmark, digits: Data, photographs: Data, there: torch.device
     elif what == "digits":
         rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 3 * rounds)
     elif what == "reading":
-        rows = reading(rounds)
+        rows = reading(10 * rounds)
     else:
         rows = theory(rounds)
     rows = [{**line, "aim": size.aims.get(str(line["against"]), "")} for line in rows]

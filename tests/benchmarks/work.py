@@ -87,16 +87,18 @@ def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int
     )
 
 
-def compilation(setting: Setting, architecture: str, rounds: int) -> dict[str, float]:
-    """Two steps of the attack on one block of images, as it is and compiled by torch."""
+def compilation(
+    setting: Setting, architecture: str, steps: int, rounds: int, width: int | None = None
+) -> dict[str, float]:
+    """Some steps of the attack on one block of images, as it is and compiled by torch."""
     block = batch_size(setting.device, setting.images.shape[1:])
     few = replace(setting, images=setting.images[:block], labels=setting.labels[:block])
-    prepared = Prepared(setting.network(architecture), precision=setting.precision)
+    prepared = Prepared(setting.network(architecture, width), precision=setting.precision)
     compiled: nn.Module = torch.compile(prepared)  # type: ignore[assignment]
     return side_by_side(
         {
-            "ours": lambda: in_blocks(few, our_attack(prepared, 2), block),
-            "torch.compile": lambda: in_blocks(few, our_attack(compiled, 2), block),
+            "ours": lambda: in_blocks(few, our_attack(prepared, steps), block),
+            "torch.compile": lambda: in_blocks(few, our_attack(compiled, steps), block),
         },
         setting.device,
         rounds,

@@ -13,7 +13,7 @@ from torch.fx.experimental.optimization import fuse
 
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
-from robustfeatures.models.network import Network
+from robustfeatures.models.network import GlobalAverage, Network
 from robustfeatures.models.registry import ARCHITECTURES
 
 CIFAR = (3, 32, 32)
@@ -263,3 +263,38 @@ def test_names_cost_no_torch() -> None:
     code = "import sys, robustfeatures.models.creation; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_the_global_average_is_torchs_in_both_layouts() -> None:
+    images = torch.rand(5, 6, 3, 4, dtype=torch.float64)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        found = GlobalAverage()(images.contiguous(memory_format=layout))
+        torch.testing.assert_close(found, images.mean((2, 3)), atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("architecture", ["small-cnn", "mnist-cnn"])
+def test_pooling_before_the_relu_changes_neither_values_nor_gradients(architecture: str) -> None:
+    """Digits have large areas of one value, so that neighbours are often equal, above zero and below it."""
+    network = disturbed(narrow(architecture, (1, 8, 8))).double()
+    assert isinstance(network, Network)
+    assert isinstance(network.features, nn.Sequential)
+    layers = dict(network.features.named_children())
+    names = list(layers)
+    swapped = [name for name in names if isinstance(layers[name], nn.MaxPool2d)]
+    for name in swapped:
+        place = names.index(name)
+        assert isinstance(layers[names[place + 1]], nn.ReLU)
+        names[place : place + 2] = names[place + 1], name
+    assert swapped
+    usual = nn.Sequential(*(layers[name] for name in names))
+    images = torch.rand(20, 1, 8, 8, dtype=torch.float64).mul(4).round().div(4)
+    images[:, :, :4] = 0
+    images.requires_grad_(True)
+    weights = torch.randn(network.features(images).shape, dtype=torch.float64)
+    found, expected = network.features(images), usual(images)
+    assert torch.equal(found, expected)
+    assert (expected == 0).any()
+    (gradient,) = torch.autograd.grad((found * weights).sum(), images)
+    (reference,) = torch.autograd.grad((expected * weights).sum(), images)
+    assert torch.equal(gradient, reference)
+    assert gradient.abs().max() > 0

@@ -18,9 +18,10 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
     Running statistics are therefore never touched, and one backward pass costs about half.
     """
-    was_training = {module: module.training for module in model.modules()}
+    training = [module for module in model.modules() if module.training]
     required = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    model.eval()
+    for module in training:
+        module.training = False
     for parameter in required:
         parameter.requires_grad_(False)
     try:
@@ -28,8 +29,8 @@ def frozen(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter in required:
             parameter.requires_grad_(True)
-        for module, training in was_training.items():
-            module.training = training
+        for module in training:
+            module.training = True
 
 
 def gradient_ascent(

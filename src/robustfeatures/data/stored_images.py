@@ -56,14 +56,19 @@ class StoredImages:
 
     def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
         rows = np.asarray(rows) if isinstance(rows, np.ndarray) else np.arange(len(self))[rows]
-        if rows.dtype.kind not in "iu" or rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= len(self))):
-            # Masks, places from the end, and what an array refuses too.
+        if rows.dtype.kind not in "iu" or rows.ndim != 1:
             rows = np.atleast_1d(np.arange(len(self))[rows])
         if not len(rows):
             return np.empty((0, *self.shape[1:]), self.dtype)
-        shard = int(rows[0]) // self.shard_rows
-        if rows.min() // self.shard_rows == rows.max() // self.shard_rows:
-            return _copied(self._file(shard), rows - shard * self.shard_rows)
+        lowest, highest = rows.min(), rows.max()
+        if lowest < 0 or highest >= len(self):
+            # Places from the end, and what an array refuses too.
+            rows = np.arange(len(self))[rows]
+            lowest, highest = rows.min(), rows.max()
+        shard = int(lowest) // self.shard_rows
+        if shard == highest // self.shard_rows:
+            # Clipping changes nothing here, but numpy's own check of the places takes as long as reading some.
+            return self._file(shard).take(rows - shard * self.shard_rows, axis=0, mode="clip")
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for target, row in zip(found, rows.tolist(), strict=True):
             target[...] = self._file(row // self.shard_rows)[row % self.shard_rows]
@@ -91,10 +96,3 @@ class StoredImages:
         expected = np.stack([np.arange(used) * length, np.full(used, length)], axis=1).ravel()
         if begin < 0 or not np.array_equal(index, expected):
             raise UserError(f"{path}: damaged: its index does not list the rows in order; run `robustfeatures verify`")
-
-
-def _copied(images: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:
-    first, last = int(places[0]), int(places[-1])
-    if last - first + 1 == len(places) and (np.diff(places) == 1).all():
-        return images[first : last + 1].copy()
-    return images[places]

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 if TYPE_CHECKING:
     from robustfeatures.recipes.parameters import Precision
 
 log = logging.getLogger(__name__)
 
-# Narrower images keep the plain layout, which suits the small kernels that they need.
-CHANNELS_LAST_FROM = 16
 # Channels in a block of oneDNN: 16 with AVX-512, 8 before.
 ONEDNN_BLOCK = 16
 # What a processor must have, on x86 or on Arm, to multiply bfloat16 faster than float32.
 BFLOAT16_UNITS = ("avx512_bf16", "amx_bf16", "bf16")
 
 
-def memory_format(width: int) -> torch.memory_format:
-    """The layout in which convolutions of images `width` pixels wide run fastest."""
-    return torch.channels_last if width >= CHANNELS_LAST_FROM else torch.contiguous_format
-
-
-def training_format(network: nn.Module, width: int, device: torch.device) -> torch.memory_format:
+def training_format(network: nn.Module, device: torch.device) -> torch.memory_format:
     """The layout to train a network in.
 
     On a processor, oneDNN 3.12's gradient of a strided 1x1 convolution by its weights writes out of bounds in the
@@ -37,17 +31,26 @@ def training_format(network: nn.Module, width: int, device: torch.device) -> tor
         isinstance(module, nn.Conv2d) and module.stride != (1, 1) and module.in_channels < ONEDNN_BLOCK
         for module in network.modules()
     )
-    return torch.contiguous_format if device.type == "cpu" and narrow else memory_format(width)
+    return torch.contiguous_format if device.type == "cpu" and narrow else torch.channels_last
 
 
-def laid_out(images: Tensor) -> Tensor:
-    """The images (N, C, H, W) in that layout."""
-    return images.contiguous(memory_format=memory_format(images.shape[-1]))
+def lay_out(network: nn.Module, layout: torch.memory_format) -> None:
+    """Give the network's weights, in place, the layout in which its convolutions are to compute."""
+    network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
+    if layout != torch.channels_last:
+        return
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d) and module.weight.shape[1] == 1:
+            # With one channel both layouts are the same bytes. torch goes by the strides, and would take the other.
+            module.weight.data = module.weight.data.squeeze(1).unsqueeze(3).movedim(3, 1)
 
 
-def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Convolutions and matrix products in the given precision; what needs float32 keeps it."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+    if precision == "float32":
+        # Entering torch.autocast takes as long as a small layer, enabled or not.
+        return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from robustfeatures.engine.precision import autocast, laid_out, memory_format, warn_if_emulated
+from robustfeatures.engine.grey import with_grey_convolutions
+from robustfeatures.engine.precision import autocast, lay_out, warn_if_emulated
 from robustfeatures.models.network import Network
 
 if TYPE_CHECKING:
@@ -30,12 +31,15 @@ class Prepared(nn.Module):
         self.copy = copy.deepcopy(network).eval()
         self.copy.features, self.folded = _without_batch_norm(self.copy.features)
         self.copy.requires_grad_(False)
-        warn_if_emulated(next(network.parameters()).device, precision)
+        device = next(network.parameters()).device
+        warn_if_emulated(device, precision)
         if precision == "bfloat16":
             for module in self.copy.features.modules():
                 if isinstance(module, (nn.Conv2d, nn.Linear)):
                     module.to(torch.bfloat16)
-        self._layout = torch.contiguous_format
+        lay_out(self.copy, torch.channels_last)
+        if device.type == "cpu" and precision == "float32":
+            with_grey_convolutions(self.copy.features)
         self.refresh()
         self.eval()
 
@@ -65,13 +69,8 @@ class Prepared(nn.Module):
 
     def representation(self, images: Tensor) -> Tensor:
         """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
-        wanted = memory_format(images.shape[-1])
-        if self._layout != wanted:
-            # Otherwise every convolution would turn its weights round anew.
-            self.copy.to(memory_format=wanted)  # type: ignore[call-overload]  # torch's stub lacks it
-            self._layout = wanted
         with autocast(images.device, self.precision):
-            representation = self.copy.representation(laid_out(images))
+            representation = self.copy.representation(images.contiguous(memory_format=torch.channels_last))
         return representation.float()
 
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.models.network import Network
+from robustfeatures.models.network import GlobalAverage, Network
 from robustfeatures.models.requirements import require_multiple, require_side
 
 Size = int | tuple[int, int]
@@ -133,8 +133,7 @@ def inception_v3(*, num_classes: int, image_shape: tuple[int, int, int], width: 
             mixed9=_second_reduction(48 * unit, unit),
             mixed10=_expanded(80 * unit, unit),
             mixed11=_expanded(128 * unit, unit),
-            pool=nn.AdaptiveAvgPool2d(1),
-            flatten=nn.Flatten(),
+            pool=GlobalAverage(),
         )
     )
     return Network(features, nn.Linear(128 * unit, num_classes), image_shape[0])

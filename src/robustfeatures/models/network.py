@@ -37,3 +37,11 @@ class Network(nn.Module):
         """Logits (N, K) of images (N, C, H, W) in [0, 1]."""
         logits: Tensor = self.head(self.representation(images))
         return logits
+
+
+class GlobalAverage(nn.Module):
+    """The mean over all pixels, (N, C) of (N, C, H, W)."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        # Pixels before channels, as they lie in memory: so the gradient is laid out like the images it is for.
+        return images.permute(0, 2, 3, 1).flatten(1, 2).mean(1)

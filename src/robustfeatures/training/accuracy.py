@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.engine.batches import batch_size
-from robustfeatures.engine.precision import autocast, laid_out
+from robustfeatures.engine.precision import autocast
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
@@ -21,8 +21,10 @@ def predictions(model: nn.Module, images: Batches, *, precision: Precision = "fl
     model.eval()
     everything = torch.arange(len(images))
     size = batch_size(images.device, images.image_shape)
+    found = []
     with torch.no_grad(), autocast(images.device, precision):
-        found = [model(laid_out(batch)).argmax(dim=1) for _, batch in images.batches(everything, size)]
+        for _, batch in images.batches(everything, size):
+            found.append(model(batch.contiguous(memory_format=torch.channels_last)).argmax(dim=1))
     model.train(training)
     return torch.cat(found)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robustfeatures.engine.precision import autocast, training_format, warn_if_emulated
+from robustfeatures.engine.precision import autocast, lay_out, training_format, warn_if_emulated
 from robustfeatures.errors import UserError
 from robustfeatures.randomness import split_seed
 from robustfeatures.training.augmentation import Augmenter
@@ -90,8 +90,8 @@ def train(
     """
     probes = tuple(probes)
     warn_if_emulated(images.device, precision)
-    layout = training_format(network, images.image_shape[-1], images.device)
-    network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
+    layout = training_format(network, images.device)
+    lay_out(network, layout)
     optimiser = optimiser_of(settings, network.parameters())
     position = _resumed(network, optimiser, checkpoints, images.device)
     run = _Run(
