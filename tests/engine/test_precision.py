@@ -77,3 +77,13 @@ def test_in_hardware(unit: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu() -> None:
     assert has_bfloat16(torch.device("cuda")) == (torch.cuda.get_device_capability() >= (8, 0))
+
+
+def test_float32_stays_float32_inside_another_autocast() -> None:
+    network = create("small-cnn", num_classes=2, image_shape=(1, 8, 8), width=4)
+    images = torch.rand(3, 1, 8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        prepared = Prepared(network)
+        inside = prepared.representation(images)
+    assert inside.dtype == torch.float32
+    assert torch.equal(inside, prepared.representation(images))

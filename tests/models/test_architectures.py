@@ -272,6 +272,12 @@ def test_the_global_average_is_torchs_in_both_layouts() -> None:
         torch.testing.assert_close(found, images.mean((2, 3)), atol=1e-14, rtol=0)
 
 
+def test_the_gradient_of_the_global_average_is_laid_out_as_networks_run() -> None:
+    images = torch.rand(5, 6, 3, 4).contiguous(memory_format=torch.channels_last).requires_grad_(True)
+    (gradient,) = torch.autograd.grad(GlobalAverage()(images).square().sum(), images)
+    assert gradient.stride() == images.stride()
+
+
 @pytest.mark.parametrize("architecture", ["small-cnn", "mnist-cnn"])
 def test_pooling_before_the_relu_changes_neither_values_nor_gradients(architecture: str) -> None:
     """Digits have large areas of one value, so that neighbours are often equal, above zero and below it."""

@@ -150,14 +150,19 @@ def test_a_training_stopped_at_any_step_goes_on_bit_for_bit(
         assert again == history
 
 
-@pytest.mark.parametrize(("architecture", "width"), [("resnet18", 4), ("resnet18", 16), ("small-cnn", 4)])
+@pytest.mark.parametrize(
+    ("architecture", "width"), [("resnet18", 4), ("resnet18", 16), ("small-cnn", 4), ("mnist-cnn", 4)]
+)
+@pytest.mark.parametrize("shape", [(3, 16, 16), (3, 8, 8), (1, 8, 8)])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_images_wide_enough_for_another_layout(architecture: str, width: int, precision: Precision) -> None:
+def test_the_layout_changes_nothing(
+    architecture: str, width: int, shape: tuple[int, int, int], precision: Precision
+) -> None:
     """Channels last, or not where oneDNN cannot: one step is the same as torch's own on plain tensors."""
     torch.manual_seed(0)
-    network = create(architecture, num_classes=3, image_shape=(3, 16, 16), width=width)
+    network = create(architecture, num_classes=3, image_shape=shape, width=width)
     reference, before = copy.deepcopy(network), copy.deepcopy(network)
-    images, labels = torch.rand(32, 3, 16, 16), torch.arange(32) % 3
+    images, labels = torch.rand(32, *shape), torch.arange(32) % 3
     settings = Training(epochs=1, batch_size=32, learning_rate=0.1, schedule="constant", momentum=0.0)
     train(network, InMemory(images), labels, settings, seed=0, precision=precision)
     reference.train()

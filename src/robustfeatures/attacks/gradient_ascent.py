@@ -16,7 +16,8 @@ from robustfeatures.attacks.objectives import Objective
 def frozen(model: nn.Module) -> Iterator[None]:
     """The model in eval mode without gradients of its parameters; both are as before on leaving.
 
-    Running statistics are therefore never touched, and one backward pass costs about half.
+    Running statistics are therefore never touched, and one backward pass costs about half. Of each module only
+    `training` is set; a `train()` of its own is not called.
     """
     training = [module for module in model.modules() if module.training]
     required = [parameter for parameter in model.parameters() if parameter.requires_grad]

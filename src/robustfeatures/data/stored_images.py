@@ -67,7 +67,7 @@ class StoredImages:
             lowest, highest = rows.min(), rows.max()
         shard = int(lowest) // self.shard_rows
         if shard == highest // self.shard_rows:
-            # Clipping changes nothing here, but numpy's own check of the places takes as long as reading some.
+            # The rows were checked above, so there is nothing to clip; but numpy need not check them again.
             return self._file(shard).take(rows - shard * self.shard_rows, axis=0, mode="clip")
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for target, row in zip(found, rows.tolist(), strict=True):

@@ -38,12 +38,7 @@ class _Convolution(torch.autograd.Function):
 
 
 def with_grey_convolutions(network: nn.Module) -> None:
-    """Put such a convolution in the place of each that takes one channel."""
+    """Put such a convolution in the place of each that takes one channel; padding is by zeros, as everywhere here."""
     for name, module in list(network.named_modules()):
-        if (
-            isinstance(module, nn.Conv2d)
-            and module.in_channels == 1
-            and module.padding_mode == "zeros"
-            and not isinstance(module.padding, str)
-        ):
+        if isinstance(module, nn.Conv2d) and module.in_channels == 1:
             network.set_submodule(name, GreyConvolution(module))

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from robustfeatures.recipes.parameters import Precision
@@ -34,23 +34,23 @@ def training_format(network: nn.Module, device: torch.device) -> torch.memory_fo
     return torch.contiguous_format if device.type == "cpu" and narrow else torch.channels_last
 
 
-def lay_out(network: nn.Module, layout: torch.memory_format) -> None:
-    """Give the network's weights, in place, the layout in which its convolutions are to compute."""
-    network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
-    if layout != torch.channels_last:
-        return
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d) and module.weight.shape[1] == 1:
-            # With one channel both layouts are the same bytes. torch goes by the strides, and would take the other.
-            module.weight.data = module.weight.data.squeeze(1).unsqueeze(3).movedim(3, 1)
+def laid_out(images: Tensor, layout: torch.memory_format) -> Tensor:
+    """The images (N, C, H, W) in that layout."""
+    images = images.contiguous(memory_format=layout)
+    if images.shape[1] == 1 and layout == torch.contiguous_format:
+        # With one channel both layouts are the same bytes, so the line above did nothing; but convolutions go by the
+        # strides, and would take those of the other.
+        images = images.squeeze(1).unsqueeze(1)
+    return images
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Convolutions and matrix products in the given precision; what needs float32 keeps it."""
-    if precision == "float32":
-        # Entering torch.autocast takes as long as a small layer, enabled or not.
+    half = precision == "bfloat16"
+    if not half and not torch.is_autocast_enabled(device.type):
+        # To enter torch.autocast takes as long as a small layer, even if it is to do nothing.
         return nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
 
 
 def has_bfloat16(device: torch.device) -> bool:

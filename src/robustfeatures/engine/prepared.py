@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from robustfeatures.engine.grey import with_grey_convolutions
-from robustfeatures.engine.precision import autocast, lay_out, warn_if_emulated
+from robustfeatures.engine.precision import autocast, laid_out, warn_if_emulated
 from robustfeatures.models.network import Network
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Prepared(nn.Module):
             for module in self.copy.features.modules():
                 if isinstance(module, (nn.Conv2d, nn.Linear)):
                     module.to(torch.bfloat16)
-        lay_out(self.copy, torch.channels_last)
+        self.copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         if device.type == "cpu" and precision == "float32":
             with_grey_convolutions(self.copy.features)
         self.refresh()
@@ -70,7 +70,7 @@ class Prepared(nn.Module):
     def representation(self, images: Tensor) -> Tensor:
         """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
         with autocast(images.device, self.precision):
-            representation = self.copy.representation(images.contiguous(memory_format=torch.channels_last))
+            representation = self.copy.representation(laid_out(images, torch.channels_last))
         return representation.float()
 
 

@@ -24,7 +24,7 @@ def mnist_cnn(*, num_classes: int, image_shape: tuple[int, int, int], width: int
     features = nn.Sequential(
         OrderedDict(
             conv1=nn.Conv2d(channels, width, 5, padding=2),
-            # Before the ReLU, which leaves the largest the largest: the same values from a quarter of the ReLUs.
+            # Before the ReLU, which is monotonic: the same values and gradients from a quarter of the ReLUs.
             pool1=nn.MaxPool2d(2, ceil_mode=True),
             relu1=nn.ReLU(),
             conv2=nn.Conv2d(width, 2 * width, 5, padding=2),

@@ -43,5 +43,5 @@ class GlobalAverage(nn.Module):
     """The mean over all pixels, (N, C) of (N, C, H, W)."""
 
     def forward(self, images: Tensor) -> Tensor:
-        # Pixels before channels, as they lie in memory: so the gradient is laid out like the images it is for.
+        # Channels last, as networks run: the gradient of torch's own average would be laid out the other way.
         return images.permute(0, 2, 3, 1).flatten(1, 2).mean(1)

@@ -13,7 +13,7 @@ def small_cnn(*, num_classes: int, image_shape: tuple[int, int, int], width: int
     features = nn.Sequential(
         nn.Conv2d(channels, width, 3, padding=1, bias=False),
         nn.BatchNorm2d(width),
-        # Before the ReLU, which leaves the largest the largest: the same values from a quarter of the ReLUs.
+        # Before the ReLU, which is monotonic: the same values and gradients from a quarter of the ReLUs.
         nn.MaxPool2d(2),
         nn.ReLU(),
         nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.engine.batches import batch_size
-from robustfeatures.engine.precision import autocast
+from robustfeatures.engine.precision import autocast, laid_out
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
@@ -24,7 +24,7 @@ def predictions(model: nn.Module, images: Batches, *, precision: Precision = "fl
     found = []
     with torch.no_grad(), autocast(images.device, precision):
         for _, batch in images.batches(everything, size):
-            found.append(model(batch.contiguous(memory_format=torch.channels_last)).argmax(dim=1))
+            found.append(model(laid_out(batch, torch.channels_last)).argmax(dim=1))
     model.train(training)
     return torch.cat(found)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robustfeatures.engine.precision import autocast, lay_out, training_format, warn_if_emulated
+from robustfeatures.engine.precision import autocast, laid_out, training_format, warn_if_emulated
 from robustfeatures.errors import UserError
 from robustfeatures.randomness import split_seed
 from robustfeatures.training.augmentation import Augmenter
@@ -91,7 +91,7 @@ def train(
     probes = tuple(probes)
     warn_if_emulated(images.device, precision)
     layout = training_format(network, images.device)
-    lay_out(network, layout)
+    network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
     optimiser = optimiser_of(settings, network.parameters())
     position = _resumed(network, optimiser, checkpoints, images.device)
     run = _Run(
@@ -166,7 +166,7 @@ class _Run:
     def _step(self, batch: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
         """One step on images (n, C, H, W) and labels (n,); its mean loss."""
         with autocast(self.images.device, self.precision):
-            loss = functional.cross_entropy(self.network(batch.contiguous(memory_format=self.layout)), labels)
+            loss = functional.cross_entropy(self.network(laid_out(batch, self.layout)), labels)
         self.optimiser.zero_grad()
         torch.autograd.backward(loss)
         self.optimiser.step(learning_rate)
