@@ -112,7 +112,7 @@ def large(photographs: work.Setting, size: Size, rounds: int) -> list[dict[str, 
         ),
         *row(
             f"standard training, ResNet-18, {size.trained} images, 1 epoch",
-            work.training(some, "resnet18", rounds, adversary=None, size=128),
+            work.training(some, "resnet18", 4 * rounds, adversary=None, size=128),
         ),
     ]
 
