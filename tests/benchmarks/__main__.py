@@ -232,7 +232,7 @@ def ratios(what: Benchmark, digits: Data, photographs: Data, there: torch.device
         rows = large(images, size, rounds)
         said = rates(images, size, next(float(str(line["ours, s"])) for line in rows))
     elif what == "digits":
-        rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 3 * rounds)
+        rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 10 * rounds)
     elif what == "reading":
         rows = reading(10 * rounds)
     else:
