@@ -77,8 +77,25 @@ def test_stored_images_are_indexed_like_an_array(stored: ImageDataset) -> None:
     mask = np.random.default_rng(1).random(300) < 0.3
     for rows in (mask, slice(3, 290, 7), np.array([5, 5, 0]), np.array([-1, -300]), np.array([], np.int64)):
         np.testing.assert_array_equal(stored.images[rows], images[rows])  # type: ignore[index]
-    with pytest.raises(IndexError):
-        stored.images[np.array([300])]
+    for outside in (300, -301):
+        with pytest.raises(IndexError):
+            stored.images[np.array([outside])]
+
+
+def test_rows_of_several_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("robustfeatures.data.dataset.SHARD_BYTES", 1 << 14)
+    images = np.random.default_rng(0).integers(0, 256, (100, 1, 16, 16), dtype=np.uint8)
+    write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(100, np.int64), {}, ("a",))})
+    stored = read_dataset(tmp_path / "data.zarr", "train", in_memory=False).images
+    assert stored.shard_rows == 64  # type: ignore[union-attr]
+    for rows in (
+        np.array([70, 64, 99, 70]),
+        np.array([63, 64]),
+        np.arange(100),
+        np.array([-1, 0]),
+        np.array([-1, -36]),
+    ):
+        np.testing.assert_array_equal(stored[rows], images[rows])
 
 
 def test_batches_of_an_attack_fit_the_device() -> None:

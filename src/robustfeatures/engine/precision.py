@@ -48,7 +48,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     """Convolutions and matrix products in the given precision; what needs float32 keeps it."""
     half = precision == "bfloat16"
     if not half and not torch.is_autocast_enabled(device.type):
-        # To enter torch.autocast takes as long as a small layer, even if it is to do nothing.
+        # To enter torch.autocast takes time, even if it is to do nothing.
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
 
