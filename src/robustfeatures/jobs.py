@@ -66,8 +66,13 @@ class Surroundings:
 class Job:
     """What a stage may ask of the job that runs it."""
 
-    def __init__(self, scratch: Path, surroundings: Surroundings, blocks: Blocks, progress: Progress) -> None:
+    def __init__(
+        self, scratch: Path, surroundings: Surroundings, blocks: Blocks, progress: Progress, operations: float
+    ) -> None:
         self.scratch = scratch
+        # Floating point operations that making the whole artifact is estimated to take.
+        self.operations = operations
+        self.store = surroundings.store
         self.raw = surroundings.raw
         self.blocks = blocks
         self.progress = progress
@@ -208,7 +213,7 @@ def _compute(
     scratch = store.scratch(key)
     blocks = Blocks(store, key, share)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
-    job = Job(scratch, surroundings, blocks, progress)
+    job = Job(scratch, surroundings, blocks, progress, record["operations"])
     fresh = scratch / "payload"
     if blocks.whole:
         log.info("%s: computing %s", artifact, key)

@@ -12,20 +12,18 @@ import pytest
 import torch
 
 from robustfeatures.attacks.gradients import loss_gradients, pictured
-from robustfeatures.blocks import Blocks, Share
 from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
-from robustfeatures.jobs import Job, Surroundings
 from robustfeatures.models.network import Network
 from robustfeatures.models.saving import save_network
-from robustfeatures.progress import Progress
 from robustfeatures.recipes.parameters import Derived, LossGradient, Method, Transferring, UntargetedAttack
 from robustfeatures.stages.derived import make
 from robustfeatures.stages.selection import misclassified, transferring
 from robustfeatures.store.store import Store
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
+from tests.stages.jobs import job_in
 
 JOB: Any = SimpleNamespace(device=torch.device("cpu"), computing=nullcontext)
 
@@ -93,9 +91,7 @@ def derived(folder: Path, network: Network, original: ImageDataset, method: Meth
         class_names=original.class_names,
         image_shape=original.image_shape,
     )
-    store = Store(folder / "store")
-    progress = Progress("derived", "test", folder / "progress.json", terminal=False)
-    job = Job(folder, Surroundings(store, folder, "cpu", 1), Blocks(store, "key", Share(1, 1)), progress)
+    job = job_in(folder, Store(folder / "store"))
     inputs = {"data": folder / "original.zarr", "source": folder / "model.safetensors"}
     make(Derived(method=method, seed=0, splits=("test",)), inputs, folder, job)
     return read_dataset(folder / "data.zarr", "test")

@@ -13,13 +13,11 @@ import torch
 from torch import nn
 
 from robustfeatures.attacks import pgd
-from robustfeatures.blocks import Blocks, Share
 from robustfeatures.data.dataset import ImageDataset, write_dataset
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.jobs import Job, Surroundings
+from robustfeatures.jobs import Job
 from robustfeatures.models.network import Network
 from robustfeatures.models.saving import load_network
-from robustfeatures.progress import Progress
 from robustfeatures.recipes.parameters import Architecture, Model, Probe, ProbeAttack
 from robustfeatures.stages.model import make
 from robustfeatures.store.store import Store
@@ -28,6 +26,7 @@ from robustfeatures.training.loop import train
 from robustfeatures.training.performance_correlation import performance_correlation, simple_predictions
 from robustfeatures.training.probes import ProbeSet
 from tests.conftest import QUICK, Digits
+from tests.stages.jobs import job_in
 
 TOWARDS_NEXT = ProbeAttack(norm="l2", eps=0.9, step_size=0.1, steps=10, targeted=True)
 AWAY = replace(TOWARDS_NEXT, targeted=False)
@@ -64,10 +63,7 @@ def data(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...], *, seed: int = 0) -> Job:
     """A model trained in the folder, as its stage does it."""
     (folder / "scratch").mkdir(parents=True)
-    store = Store(folder / "store")
-    surroundings = Surroundings(store, folder, "cpu", 1)
-    progress = Progress("model", "test", folder / "progress.json", terminal=False)
-    job = Job(folder / "scratch", surroundings, Blocks(store, "key", Share(1, 1)), progress)
+    job = job_in(folder, Store(folder / "store"))
     training = replace(QUICK, epochs=EPOCHS, schedule="one-cycle")
     parameters = Model(architecture=Architecture(name="small-cnn"), training=training, seed=seed, probes=probes)
     make(parameters, inputs, folder, job)

@@ -26,7 +26,7 @@ class GreyConvolution(nn.Module):
 class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, layer: GreyConvolution) -> Tensor:
-        ctx.layer, ctx.size = layer, images.shape[2:]
+        ctx.layer, ctx.shape = layer, images.shape
         return functional.conv2d(images, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation)
 
     @staticmethod
@@ -34,7 +34,11 @@ class _Convolution(torch.autograd.Function):
         layer = ctx.layer
         weights = layer.weight.flatten(1).t().expand(len(gradient), -1, -1)
         shares = weights @ gradient.flatten(2)
-        return functional.fold(shares, ctx.size, layer.kernel_size, layer.dilation, layer.padding, layer.stride), None
+        # The images as channels of one: torch goes through images one by one.
+        folded = functional.fold(
+            shares.flatten(0, 1)[None], ctx.shape[2:], layer.kernel_size, layer.dilation, layer.padding, layer.stride
+        )
+        return folded.view(ctx.shape), None
 
 
 def with_grey_convolutions(network: nn.Module) -> None:

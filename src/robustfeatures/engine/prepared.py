@@ -14,6 +14,7 @@ from robustfeatures.engine.precision import autocast, laid_out, warn_if_emulated
 from robustfeatures.models.network import Network
 
 if TYPE_CHECKING:
+    from robustfeatures.engine.compiling import Compilation, ForOneShape
     from robustfeatures.recipes.parameters import Precision
 
 
@@ -40,8 +41,13 @@ class Prepared(nn.Module):
         self.copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         if device.type == "cpu" and precision == "float32":
             with_grey_convolutions(self.copy.features)
+        self.compiled: ForOneShape | None = None
         self.refresh()
         self.eval()
+
+    def compile_where_it_pays(self, compilation: Compilation, shape: tuple[int, ...]) -> None:
+        """Compile for gradients on batches of `shape` (N, C, H, W), if that was measured to be faster."""
+        self.compiled = compilation.compiled(self.copy.features, shape, torch.channels_last, self.precision)
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -70,7 +76,8 @@ class Prepared(nn.Module):
     def representation(self, images: Tensor) -> Tensor:
         """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
         with autocast(images.device, self.precision):
-            representation = self.copy.representation(laid_out(images, torch.channels_last))
+            normalised = self.copy.normalised(laid_out(images, torch.channels_last))
+            representation: Tensor = (self.compiled or self.copy.features)(normalised)
         return representation.float()
 
 

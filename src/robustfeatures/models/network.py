@@ -28,9 +28,13 @@ class Network(nn.Module):
         self.mean.copy_(mean.view_as(self.mean))
         self.std.copy_(std.view_as(self.std).clamp_min(1e-6))
 
+    def normalised(self, images: Tensor) -> Tensor:
+        """Images (N, C, H, W) in [0, 1] as `features` takes them."""
+        return (images - self.mean) / self.std
+
     def representation(self, images: Tensor) -> Tensor:
         """g(x), the penultimate layer (N, D), of images (N, C, H, W) in [0, 1]."""
-        representation: Tensor = self.features((images - self.mean) / self.std)
+        representation: Tensor = self.features(self.normalised(images))
         return representation
 
     def forward(self, images: Tensor) -> Tensor:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
+from typing import TYPE_CHECKING
 
 from robustfeatures.recipes import parameters as p
 from robustfeatures.recipes.adversaries import PGD, Attack, AutoAttack, CarliniWagner, Noise
-from robustfeatures.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from robustfeatures.recipes.recipe import Recipe
 
 START_SECONDS = 300.0
 SAFETY = 2.0

@@ -14,6 +14,7 @@ from robustfeatures.models.registry import factory_name
 from robustfeatures.recipes import parameters as p
 from robustfeatures.recipes.canonical import digest, plain, without_paths
 from robustfeatures.recipes.code import code_digest
+from robustfeatures.recipes.estimates import estimate
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ class Recipe:
             "parameters": plain(self.parameters),
             "code_entries": list(self.code_entries),
             "inputs": {role: recipe.name for role, recipe in self.inputs.items()},
+            "operations": estimate(self).operations,
         }
 
     @cached_property

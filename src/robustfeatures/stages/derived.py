@@ -16,6 +16,7 @@ from robustfeatures.attacks.inversion import invert
 from robustfeatures.attacks.pgd import pgd
 from robustfeatures.data.dataset import ImageDataset, join_shards, read_dataset, write_shard
 from robustfeatures.engine.batches import batch_size, block_rows
+from robustfeatures.engine.compiling import Compilation
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.saving import load_network
@@ -44,6 +45,8 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
         splits[split] = _split(network, original, parameters, made)
         size = batch_size(job.device, original.image_shape)
         shard_rows[split] = block_rows(len(splits[split]), size, original.image_shape)
+    compilation = Compilation(job.operations, job.store.remembered)
+    network.compile_where_it_pays(compilation, (size, *original.image_shape))
     # What another kind of device has made is cut in another way.
     blocks = {
         f"{job.device.type}-{split}-{number}": (split, number)

@@ -18,6 +18,7 @@ from robustfeatures.attacks.evaluating.attacked import Attacked, Outcome
 from robustfeatures.attacks.gradient_ascent import frozen
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of, block_rows
+from robustfeatures.engine.compiling import Compilation
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.saving import load_network
 
@@ -47,6 +48,7 @@ def make(parameters: Evaluation, inputs: Mapping[str, Path], folder: Path, job: 
     data = read_dataset(inputs["data"], parameters.split, in_memory=False)
     images = batches_of(data, job.device)
     batch = batch_size(job.device, data.image_shape)
+    network.compile_where_it_pays(Compilation(job.operations, job.store.remembered), (batch, *data.image_shape))
     size = block_rows(len(data), batch, data.image_shape, fewest=FEWEST_BATCHES)
     # What another kind of device has judged is cut in another way.
     cut = enumerate(torch.split(torch.arange(len(data)), size))

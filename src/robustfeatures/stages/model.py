@@ -15,17 +15,19 @@ import torch
 from robustfeatures.data.dataset import ImageDataset, read_dataset
 from robustfeatures.data.raw import Rows
 from robustfeatures.engine.batches import batches_of
+from robustfeatures.engine.compiling import Compilation
 from robustfeatures.models.creation import create
 from robustfeatures.models.saving import load_network, save_network
 from robustfeatures.randomness import numpy_generator, split_seed
 from robustfeatures.training.checkpoints import Checkpoints
-from robustfeatures.training.loop import HistoryRow, Perturbation, train
+from robustfeatures.training.loop import HistoryRow, train
 from robustfeatures.training.probes import Measure, ProbeSet, share_right
 
 if TYPE_CHECKING:
     from robustfeatures.jobs import Job
     from robustfeatures.models.network import Network
     from robustfeatures.recipes.parameters import Adversary, Model, Precision, Probe
+    from robustfeatures.training.adversary import Attacker
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
     with torch.random.fork_rng([job.device] if job.device.type == "cuda" else []):
         probes = [_probe_set(probe, parameters, network, data, inputs, job.device) for probe in parameters.probes]
     images = batches_of(data, job.device)
+    compilation = Compilation(job.operations, job.store.remembered)
     with job.computing(), Checkpoints(job.scratch) as checkpoints:
         history = train(
             network,
@@ -53,8 +56,9 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
             seed=parameters.seed,
             precision=parameters.precision,
             probes=probes,
-            perturbation=_perturbation(network, parameters),
+            perturbation=_perturbation(network, parameters, compilation, data.image_shape),
             checkpoints=checkpoints,
+            compilation=compilation,
             progress=job.progress,
         )
     if probes:
@@ -71,15 +75,22 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
     _write_history(folder / "history.csv", history)
 
 
-def _perturbation(network: Network, parameters: Model) -> Perturbation | None:
-    adversary = parameters.training.adversary
-    return None if adversary is None else _attacker(network, adversary, parameters.precision)
+def _perturbation(
+    network: Network, parameters: Model, compilation: Compilation, image_shape: tuple[int, ...]
+) -> Attacker | None:
+    training = parameters.training
+    if training.adversary is None:
+        return None
+    attacker = _attacker(network, training.adversary, parameters.precision)
+    attacked = training.batch_size - int(training.natural * training.batch_size)
+    attacker.compile_where_it_pays(compilation, (attacked, *image_shape))
+    return attacker
 
 
-def _attacker(network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> Perturbation:
+def _attacker(network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> Attacker:
     # By name, so that the recipe of a standard training does not depend on the code of the attacks.
     attacker = import_module("robustfeatures.training.adversary").Attacker
-    made: Perturbation = attacker(network, adversary, precision, targeted=targeted)
+    made: Attacker = attacker(network, adversary, precision, targeted=targeted)
     return made
 
 

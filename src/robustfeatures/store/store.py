@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -17,7 +17,7 @@ from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.errors import UserError
 from robustfeatures.recipes.canonical import digest
-from robustfeatures.store.files import file_sha256, files_below, json_bytes, known_sha256, sync, write_json
+from robustfeatures.store.files import file_sha256, files_below, json_bytes, known_sha256, read_json, sync, write_json
 
 MANIFEST = "manifest.json"
 # A job that has not been heard of for this long is taken for dead by jobs on other machines; on the same machine its
@@ -27,7 +27,10 @@ LEASE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of payloads, `<key>/`, of unfinished work, `.partial/<key>/`, and of what was damaged, `.damaged/`."""
+    """A folder of payloads, `<key>/`, of unfinished work, `.partial/<key>/`, and of what was damaged, `.damaged/`.
+
+    What jobs have measured of the machines they run on lies in `.measured/`.
+    """
 
     root: Path
 
@@ -159,6 +162,20 @@ class Store:
         place.chmod(0o755)
         place.rename(doomed)
         discard(doomed)
+
+    def remembered(self, question: Mapping[str, Any], answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What `answer` found, as JSON values, for the first job with this store that asked the same question."""
+        key = digest(question)
+        path = self.root / ".measured" / f"{key}.json"
+        with self.lease(key) as scratch:
+            try:
+                known: dict[str, Any] = read_json(path)["answer"]
+            except (OSError, ValueError, TypeError, KeyError):
+                known = answer()
+                path.parent.mkdir(exist_ok=True)
+                write_json(path, {"question": dict(question), "answer": known})
+            discard(scratch)
+        return known
 
     def payload_keys(self) -> list[str]:
         """The keys of all payloads, sorted."""

@@ -12,6 +12,7 @@ from robustfeatures.engine.batches import batch_size
 from robustfeatures.engine.prepared import Prepared
 
 if TYPE_CHECKING:
+    from robustfeatures.engine.compiling import Compilation
     from robustfeatures.models.network import Network
     from robustfeatures.recipes.parameters import Adversary, Precision
 
@@ -28,12 +29,16 @@ class Attacker:
         self.adversary = adversary
         self.targeted = targeted
 
+    def compile_where_it_pays(self, compilation: Compilation, shape: tuple[int, ...]) -> None:
+        """Compile the attack on batches of `shape` (N, C, H, W) as they come from the training, where that pays."""
+        rows = -(-shape[0] // _blocks(torch.Size(shape), self.prepared.copy.mean.device))
+        self.prepared.compile_where_it_pays(compilation, (rows, *shape[1:]))
+
     def __call__(self, images: Tensor, labels: Tensor, seed: int) -> Tensor:
         """Adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,), their starts drawn from `seed`."""
         self.prepared.refresh()
         generator = torch.Generator().manual_seed(seed)
-        size = batch_size(images.device, images.shape[1:])
-        count = -(-len(images) // size)
+        count = _blocks(images.shape, images.device)
         blocks = zip(torch.chunk(images, count), torch.chunk(labels, count), strict=True)
         return torch.cat([self._perturbed(*block, generator) for block in blocks])
 
@@ -51,3 +56,8 @@ class Attacker:
             random_start=adversary.random_start,
             generator=generator,
         )
+
+
+def _blocks(shape: torch.Size, device: torch.device) -> int:
+    """In how many blocks a batch of that shape is attacked."""
+    return -(-shape[0] // batch_size(device, shape[1:]))

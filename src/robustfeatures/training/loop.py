@@ -22,6 +22,7 @@ from robustfeatures.training.schedules import Schedule, constant, one_cycle, ste
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
+    from robustfeatures.engine.compiling import Compilation
     from robustfeatures.recipes.parameters import Precision, Training
     from robustfeatures.training.checkpoints import Checkpoints
 
@@ -78,12 +79,14 @@ def train(
     probes: Iterable[ProbeSet] = (),
     perturbation: Perturbation | None = None,
     checkpoints: Checkpoints | None = None,
+    compilation: Compilation | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[HistoryRow]:
     """Train the network in place on `images` in [0, 1] and `labels` (N,); it is in eval mode on return.
 
-    With `perturbation` each batch is replaced by what it returns: adversarial training. A run that finds a checkpoint
-    goes on from it and ends with the same weights, bit for bit, as one that was never stopped.
+    With `perturbation` each batch is replaced by what it returns: adversarial training. With `compilation` the network
+    is compiled for full batches where that pays. A run that finds a checkpoint goes on from it and ends with the same
+    weights, bit for bit, as one that was never stopped.
 
     Raises:
         UserError: the loss, looked at every `LOOK_EVERY` steps, or a weight at the end is no longer finite.
@@ -92,10 +95,24 @@ def train(
     warn_if_emulated(images.device, precision)
     layout = training_format(network, images.device)
     network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
+    network.train()
+    shape = (settings.batch_size, *images.image_shape)
+    forward = (compilation and compilation.compiled(network, shape, layout, precision)) or network
     optimiser = optimiser_of(settings, network.parameters())
     position = _resumed(network, optimiser, checkpoints, images.device)
     run = _Run(
-        network, images, labels, settings, seed, precision, perturbation, checkpoints, progress, layout, optimiser
+        network,
+        forward,
+        images,
+        labels,
+        settings,
+        seed,
+        precision,
+        perturbation,
+        checkpoints,
+        progress,
+        layout,
+        optimiser,
     )
     for epoch in range(position.epoch, settings.epochs):
         mean_loss = run.epoch(position)
@@ -118,6 +135,7 @@ class _Run:
     """What stays the same from epoch to epoch of one training."""
 
     network: nn.Module
+    forward: Callable[[Tensor], Tensor]
     images: Batches
     labels: Tensor
     settings: Training
@@ -166,7 +184,7 @@ class _Run:
     def _step(self, batch: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
         """One step on images (n, C, H, W) and labels (n,); its mean loss."""
         with autocast(self.images.device, self.precision):
-            loss = functional.cross_entropy(self.network(laid_out(batch, self.layout)), labels)
+            loss = functional.cross_entropy(self.forward(laid_out(batch, self.layout)), labels)
         self.optimiser.zero_grad()
         torch.autograd.backward(loss)
         self.optimiser.step(learning_rate)
