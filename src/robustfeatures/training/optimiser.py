@@ -56,7 +56,7 @@ class SGD(Optimiser):
             list(gradients.values()),
             velocities,
             has_sparse_grad=False,
-            foreach=True,
+            fused=True,
             weight_decay=self.weight_decay,
             momentum=self.momentum,
             lr=learning_rate,
