@@ -87,11 +87,13 @@ def test_never_leaves_the_ball_or_the_pixel_range(
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_is_the_same_for_any_batch_size(network: Network, digits: Digits, norm: str) -> None:
-    images, labels = digits.images[1000:1040], digits.labels[1000:1040]
+    # In float64, for in float32 a batch's last bits may part the paths of an image at a bend.
+    double = copy.deepcopy(network).double()
+    images, labels = digits.images[1000:1040].double(), digits.labels[1000:1040]
 
     def attack(start: int, stop: int) -> torch.Tensor:
         return pgd(
-            network,
+            double,
             images[start:stop],
             labels[start:stop],
             norm=norm,
@@ -103,7 +105,7 @@ def test_is_the_same_for_any_batch_size(network: Network, digits: Digits, norm: 
     whole = attack(0, 40)
     for size in (1, 7, 16):
         parts = torch.cat([attack(start, min(start + size, 40)) for start in range(0, 40, size)])
-        torch.testing.assert_close(parts, whole, atol=1e-5, rtol=0)
+        torch.testing.assert_close(parts, whole, atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 from torch import Tensor, nn
 
 from robustfeatures.attacks.norms import Norm
@@ -50,9 +49,7 @@ def gradient_ascent(
     """
     images = start.detach()
     for _ in range(steps):
-        images.requires_grad_(True)
-        (gradient,) = torch.autograd.grad(objective(images), images)
-        images = images.detach() + norm.step(gradient, step_size)
+        images = images + norm.step(objective.gradient(images), step_size)
         if origin is not None and eps is not None:
             images = origin + norm.project(images - origin, eps)
         images = images.clamp(0.0, 1.0)

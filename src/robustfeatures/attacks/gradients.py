@@ -15,9 +15,7 @@ def loss_gradients(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     `images` (N, C, H, W) in [0, 1], `labels` (N,). The model is run in eval mode and left as it was.
     """
     with frozen(model):
-        asked = images.detach().requires_grad_(True)
-        (gradients,) = torch.autograd.grad(leave_class(model, labels)(asked), asked)
-    return gradients
+        return leave_class(model, labels).gradient(images)
 
 
 def pictured(gradients: Tensor, deviations: float) -> Tensor:

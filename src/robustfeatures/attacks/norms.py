@@ -29,17 +29,17 @@ class Norm(Protocol):
 
 def _lengths(values: Tensor) -> Tensor:
     lengths: Tensor = torch.linalg.vector_norm(values, dim=(1, 2, 3), keepdim=True)
-    return lengths.clamp_min(TINY)
+    return lengths.clamp_min_(TINY)
 
 
 class L2:
     """Euclidean ball: normalised gradient steps, as in Madry et al. (2018) and spec A."""
 
     def step(self, gradient: Tensor, step_size: float | Tensor) -> Tensor:
-        return gradient * (step_size / _lengths(gradient))
+        return gradient * _lengths(gradient).reciprocal_().mul_(step_size)
 
     def project(self, perturbation: Tensor, eps: float | Tensor) -> Tensor:
-        return perturbation * (eps / _lengths(perturbation)).clamp_max(1.0)
+        return perturbation * _lengths(perturbation).reciprocal_().mul_(eps).clamp_max_(1.0)
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
         direction = torch.randn(images.shape, generator=generator).to(images)

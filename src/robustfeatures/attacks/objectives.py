@@ -3,29 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor, nn
-from torch.nn import functional
+
+from robustfeatures.attacks.norms import TINY
+from robustfeatures.engine.prepared import Prepared
 
 if TYPE_CHECKING:
-    from robustfeatures.engine.prepared import Prepared
     from robustfeatures.models.network import Network
 
 
-Objective = Callable[[Tensor], Tensor]
+@dataclass(frozen=True)
+class Objective:
+    """A sum over images of a function of what a network makes of each, known by its slope.
+
+    `slope` gives the gradient of that function by the network's logits, or by its representation, (N, D), from these.
+    """
+
+    model: nn.Module
+    slope: Callable[[Tensor], Tensor]
+    of: Literal["logits", "representation"] = "logits"
+
+    def gradient(self, images: Tensor) -> Tensor:
+        """The gradient by each pixel of images (N, C, H, W) in [0, 1]; the model is frozen and in eval mode."""
+        if isinstance(self.model, Prepared):
+            return self.model.gradient(images, self.slope, self.of)
+        leaf = images.detach().requires_grad_(True)
+        outputs = self.model(leaf) if self.of == "logits" else self.model.representation(leaf)  # type: ignore[operator]
+        (gradient,) = torch.autograd.grad(outputs, leaf, self.slope(outputs.detach()))
+        return gradient
 
 
 def leave_class(model: nn.Module, labels: Tensor) -> Objective:
     """The summed cross-entropy of the true `labels` (N,): untargeted attacks raise it."""
-    return lambda images: functional.cross_entropy(model(images), labels, reduction="sum")
+    minus_one = torch.full((len(labels), 1), -1.0, device=labels.device)
+
+    def slope(logits: Tensor) -> Tensor:
+        """softmax(z) - onehot(y)."""
+        return logits.softmax(1).scatter_add_(1, labels[:, None], minus_one.to(logits))
+
+    return Objective(model, slope)
 
 
 def reach_class(model: nn.Module, targets: Tensor) -> Objective:
     """Minus the summed cross-entropy of the `targets` (N,): not-bugs-2019, equation 7."""
-    return lambda images: -functional.cross_entropy(model(images), targets, reduction="sum")
+    leave = leave_class(model, targets)
+    return Objective(model, lambda logits: -leave.slope(logits))
 
 
 def reach_representation(model: Network | Prepared, targets: Tensor) -> Objective:
     """Minus the summed distance of g(x) to `targets` (N, D): not-bugs-2019, equation 6."""
-    return lambda images: -(model.representation(images) - targets).norm(dim=1).sum()
+
+    def slope(representation: Tensor) -> Tensor:
+        ahead = targets - representation
+        length: Tensor = torch.linalg.vector_norm(ahead, dim=1, keepdim=True)
+        return ahead / length.clamp_min(TINY)
+
+    return Objective(model, slope, "representation")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,7 +31,7 @@ BLOCK_BYTES = 1 << 30
 
 def batch_size(device: torch.device, image_shape: tuple[int, ...]) -> int:
     """How many images (C, H, W) an attack or evaluation takes at once on a device: a power of two."""
-    values = BATCH_VALUES.get(device.type, BATCH_VALUES["cuda"]) // int(np.prod(image_shape))
+    values = BATCH_VALUES.get(device.type, BATCH_VALUES["cuda"]) // math.prod(image_shape)
     fitting = min(max(values, 8), LARGEST_BATCH.get(device.type, LARGEST_BATCH["cuda"]))
     return 1 << (fitting.bit_length() - 1)
 
@@ -44,7 +43,7 @@ def block_rows(count: int, size: int, image_shape: tuple[int, ...], *, fewest: i
     no difference to a single bit of the result how many jobs share them, or which of them are made anew.
     """
     batches = math.ceil(count / (size * MOST_BLOCKS))
-    fitting = BLOCK_BYTES // (4 * int(np.prod(image_shape)) * size)
+    fitting = BLOCK_BYTES // (4 * math.prod(image_shape) * size)
     return size * max(fewest, min(batches, fitting))
 
 
@@ -119,6 +118,6 @@ def _as_float(images: Tensor) -> Tensor:
 
 def batches_of(dataset: ImageDataset, device: torch.device, *, memory_bytes: int = MEMORY_BYTES) -> Batches:
     """A split on a device: in memory where it takes at most `memory_bytes` as float32, else streamed."""
-    if 4 * int(np.prod(dataset.images.shape)) > memory_bytes:
+    if 4 * math.prod(dataset.images.shape) > memory_bytes:
         return Streamed(dataset, device)
     return InMemory(torch.from_numpy(dataset.float_images()).to(device))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from robustfeatures.engine.grey import with_grey_convolutions
+from robustfeatures.engine.chains import as_chain, with_chains
 from robustfeatures.engine.precision import autocast, laid_out, warn_if_emulated
-from robustfeatures.models.network import Network
+from robustfeatures.models.network import GlobalAverage, Network
 
 if TYPE_CHECKING:
     from robustfeatures.engine.compiling import Compilation, ForOneShape
@@ -27,10 +28,9 @@ class Prepared(nn.Module):
 
     def __init__(self, network: Network, *, precision: Precision = "float32") -> None:
         super().__init__()
-        self._original = [network]  # in a list, so that it is no submodule
         self.precision = precision
         self.copy = copy.deepcopy(network).eval()
-        self.copy.features, self.folded = _without_batch_norm(self.copy.features)
+        self.copy.features, folded = _without_batch_norm(self.copy.features)
         self.copy.requires_grad_(False)
         device = next(network.parameters()).device
         warn_if_emulated(device, precision)
@@ -40,8 +40,18 @@ class Prepared(nn.Module):
                     module.to(torch.bfloat16)
         self.copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         if device.type == "cpu" and precision == "float32":
-            with_grey_convolutions(self.copy.features)
+            with_chains(self.copy.features)
+        self.chain = as_chain(self.copy.features)
         self.compiled: ForOneShape | None = None
+        # In tuples, so that what is the network's is no submodule here. Training changes all of it in place.
+        self._folded = tuple(_triple(network, self.copy, *names) for names in folded.items())
+        fused = {id(tensor) for _, _, into in self._folded for tensor in (into.weight, into.bias)}
+        originals = network.state_dict(keep_vars=True)
+        self._others = tuple(
+            (value, originals[name])
+            for name, value in self.copy.state_dict(keep_vars=True).items()
+            if id(value) not in fused
+        )
         self.refresh()
         self.eval()
 
@@ -52,21 +62,17 @@ class Prepared(nn.Module):
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over the network's weights and running statistics as they are now."""
-        original = self._original[0]
-        fused: dict[str, Tensor] = {}
-        for conv_name, norm_name in self.folded.items():
-            conv, norm = original.features.get_submodule(conv_name), original.features.get_submodule(norm_name)
-            assert isinstance(conv, nn.Conv2d)
-            assert isinstance(norm, nn.BatchNorm2d)
+        for conv, norm, into in self._folded:
             assert norm.running_mean is not None
             assert norm.running_var is not None
             weight, bias = fuse_conv_bn_weights(
                 conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
             )
-            fused |= {f"features.{conv_name}.weight": weight, f"features.{conv_name}.bias": bias}
-        current = original.state_dict() | fused
-        for name, value in self.copy.state_dict().items():
-            value.copy_(current[name])
+            into.weight.copy_(weight)
+            assert into.bias is not None
+            into.bias.copy_(bias)
+        for value, original in self._others:
+            value.copy_(original)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, float32 (N, K), of images (N, C, H, W) in [0, 1]."""
@@ -80,10 +86,46 @@ class Prepared(nn.Module):
             representation: Tensor = (self.compiled or self.copy.features)(normalised)
         return representation.float()
 
+    def gradient(
+        self, images: Tensor, slope: Callable[[Tensor], Tensor], of: Literal["logits", "representation"] = "logits"
+    ) -> Tensor:
+        """The gradient by images (N, C, H, W) of what has the slope (N, D), given logits or representation (N, D).
+
+        Where the network is one chain of layers it is computed by hand, for autograd takes as long as some layers do.
+        """
+        if self.chain is None or self.compiled is not None:
+            leaf = images.detach().requires_grad_(True)
+            outputs = self(leaf) if of == "logits" else self.representation(leaf)
+            (gradient,) = torch.autograd.grad(outputs, leaf, slope(outputs.detach()))
+            return gradient
+        head = self.copy.head
+        with torch.no_grad():
+            normalised = self.copy.normalised(laid_out(images, torch.channels_last))
+            representation, made = self.chain.run(normalised)
+            gradient = slope(head(representation)) @ head.weight if of == "logits" else slope(representation)
+            return self.chain.pull(gradient, made) / self.copy.std
+
+
+def _triple(network: Network, copied: Network, conv: str, norm: str) -> tuple[nn.Conv2d, nn.BatchNorm2d, nn.Conv2d]:
+    """A convolution and the batch norm after it, by their names, and that into which they are folded."""
+    first, second = network.features.get_submodule(conv), network.features.get_submodule(norm)
+    into = copied.features.get_submodule(conv)
+    assert isinstance(first, nn.Conv2d)
+    assert isinstance(second, nn.BatchNorm2d)
+    assert isinstance(into, nn.Conv2d)
+    return first, second, into
+
+
+class _Tracer(fx.Tracer):
+    """Layers of this package stay whole, like torch's own."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, GlobalAverage) or super().is_leaf_module(m, module_qualified_name)
+
 
 def _without_batch_norm(features: nn.Module) -> tuple[fx.GraphModule, dict[str, str]]:
     """The features with each batch norm after a convolution taken out, and the names of those pairs."""
-    graph_module = fx.symbolic_trace(features)
+    graph_module = fx.GraphModule(features, _Tracer().trace(features))
     modules = dict(graph_module.named_modules())
     folded: dict[str, str] = {}
     for node in graph_module.graph.nodes:

@@ -125,7 +125,14 @@ def objective_of(loss: str, network: nn.Module, labels: Tensor, side: Tensor) ->
     """
     if loss == OWN:
         return leave_class(network, labels)
-    return lambda images: -margins(network(images), labels, side, loss).sum()
+
+    def slope(logits: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = logits.requires_grad_(True)
+            (found,) = torch.autograd.grad(-margins(leaf, labels, side, loss).sum(), leaf)
+        return found
+
+    return Objective(network, slope)
 
 
 def ascend(
