@@ -213,7 +213,7 @@ def _compute(
     scratch = store.scratch(key)
     blocks = Blocks(store, key, share)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
-    job = Job(scratch, surroundings, blocks, progress, record["operations"])
+    job = Job(scratch, surroundings, blocks, progress, record.get("operations", 0.0))
     fresh = scratch / "payload"
     if blocks.whole:
         log.info("%s: computing %s", artifact, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -58,7 +59,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "convolution": lambda: nn.Conv2d(4, 6, 3, padding=1),
     "strided": lambda: nn.Conv2d(4, 6, (3, 1), (2, 1), (1, 0), bias=False),
     "dilated, in groups": lambda: nn.Conv2d(4, 6, 3, padding=2, dilation=2, groups=2),
-    "same": lambda: nn.Conv2d(4, 6, 1),
+    "of single pixels": lambda: nn.Conv2d(4, 6, 1),
     "pool": lambda: nn.MaxPool2d(2),
     "pool, rounded up": lambda: nn.MaxPool2d(2, ceil_mode=True),
     "pool, overlapping": lambda: nn.MaxPool2d(3, stride=2, padding=1),
@@ -95,6 +96,42 @@ def test_chains_give_autograds_values_and_gradients(layer: str, layout: torch.me
     with torch.no_grad():
         assert torch.equal(chain(values), expected)
     assert not list(chain.parameters())
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(2, 2, 2, padding="same"),
+        nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"),
+        nn.Sigmoid(),
+        nn.BatchNorm2d(2).eval(),
+    ],
+)
+def test_other_layers_are_no_part_of_a_chain(layer: nn.Module) -> None:
+    plain = nn.Sequential(nn.Conv2d(2, 2, 1), layer, nn.ReLU()).requires_grad_(False)
+    chained = fx.symbolic_trace(plain)
+    with_chains(chained)
+    assert [len(module.layers) for module in chained.modules() if isinstance(module, Chain)] == [1, 1]
+    images = torch.randn(2, 2, 5, 5)
+    assert torch.equal(chained(images), plain(images))
+
+
+@pytest.mark.parametrize("architecture", ["mnist-cnn", "resnet18", "resnet-4x5"])
+def test_what_a_gradient_kept_is_let_go(architecture: str) -> None:
+    """At once, and not by the collector of cycles, which knows nothing of the size of what hangs on them."""
+    network = create(architecture, num_classes=3, image_shape=(1, 16, 16), width=4).eval()
+    prepared = Prepared(network)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            leaf = torch.rand(2, 1, 16, 16, requires_grad=True)
+            torch.autograd.grad(prepared(leaf).sum(), leaf)
+            prepared(leaf)
+        left = [found for found in gc.get_objects() if type(found).__name__ == "_PulledBackward"]
+        assert not left
+    finally:
+        gc.enable()
 
 
 def test_second_derivatives_are_refused() -> None:

@@ -84,6 +84,22 @@ def test_refresh_follows_a_training_and_touches_nothing_else() -> None:
     assert not any(parameter.requires_grad for parameter in prepared.parameters())
 
 
+def test_refresh_follows_what_took_the_place_of_something_else() -> None:
+    """To change a network's layout replaces its mean and standard deviation; weights may be replaced on loading."""
+    network = lived_in("small-cnn", 8)
+    prepared = Prepared(network)
+    network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # torch's stub lacks it
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.normalise(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.5, 0.6, 0.7]))
+    other = {name: value.clone() for name, value in lived_in("small-cnn", 8).state_dict().items() if "std" not in name}
+    other["head.weight"] *= 2
+    network.load_state_dict(other, strict=False, assign=True)
+    prepared.refresh()
+    images = torch.rand(4, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(prepared(images), network(images), atol=2e-4, rtol=1e-3)
+
+
 def test_attacks_and_inversions_agree_with_those_on_the_network() -> None:
     network = lived_in("resnet18", 8)
     prepared = Prepared(network)

@@ -36,6 +36,23 @@ def equal(one: Network, other: Network) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
 
 
+def test_velocities_of_another_layout_are_laid_out_like_their_parameters() -> None:
+    """A checkpoint from a GPU, where all is channels-last, read on a processor that trains in the other layout."""
+    torch.manual_seed(0)
+    start, gradient, velocity = (torch.rand(8, 4, 3, 3) for _ in range(3))
+    moved = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        parameter = torch.nn.Parameter(start.clone())
+        parameter.grad = gradient.clone()
+        optimiser = SGD([parameter], momentum=0.9, weight_decay=0.01)
+        optimiser.restore({"velocities": {0: velocity.contiguous(memory_format=layout)}})
+        optimiser.step(0.1)
+        moved.append(parameter.detach())
+    expected = start - 0.1 * (0.9 * velocity + gradient + 0.01 * start)
+    torch.testing.assert_close(moved[0], expected)
+    assert torch.equal(moved[0], moved[1])
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [

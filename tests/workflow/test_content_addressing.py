@@ -128,8 +128,8 @@ def test_arithmetic_of_the_attack_loop_with_the_same_result(built: Workspace) ->
     payloads = built.payloads()
     built.edit(
         "src/robustfeatures/attacks/gradient_ascent.py",
-        "images.detach() + norm.step(gradient, step_size)",
-        "norm.step(gradient, step_size) + images.detach()",
+        "images + norm.step(objective.gradient(images), step_size)",
+        "norm.step(objective.gradient(images), step_size) + images",
     )
     built.snakemake()
     # Eight derived sets; one adversarial training; ten evaluations, for they attack as well. The standard model and

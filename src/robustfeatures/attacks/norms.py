@@ -12,7 +12,10 @@ TINY = 1e-12
 
 
 class Norm(Protocol):
-    """The three things that differ between balls; images are (N, C, H, W), lengths one number or (N, 1, 1, 1)."""
+    """The three things that differ between balls; images are (N, C, H, W), lengths one number or (N, 1, 1, 1).
+
+    They are not for autograd to go back through.
+    """
 
     def step(self, gradient: Tensor, step_size: float | Tensor) -> Tensor:
         """The move of length `step_size` that raises the loss most, (N, C, H, W)."""

@@ -1,4 +1,4 @@
-"""Frozen layers that follow one another as one node of autograd, which takes a quarter of a small network's time."""
+"""Frozen layers that follow one another, whose gradient is worked out by hand: autograd is long beside small layers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Convolution:
         self.stride, self.dilation, self.groups = layer.stride, layer.dilation, layer.groups
         self.padding = _pair(layer.padding)
 
-    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, values: Tensor) -> tuple[Tensor, Any]:
         found = functional.conv2d(values, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
         return found, values
 
-    def backward(self, gradient: Tensor, kept: Tensor) -> Tensor:
+    def backward(self, gradient: Tensor, kept: Any) -> Tensor:
         found: tuple[Tensor, None, None] = torch.ops.aten.convolution_backward(
             gradient,
             kept,
@@ -61,19 +61,23 @@ class GreyConvolution(Convolution):
     It is a matrix product here, folded back to pixels.
     """
 
-    def backward(self, gradient: Tensor, kept: Tensor) -> Tensor:
+    def forward(self, values: Tensor) -> tuple[Tensor, Any]:
+        found, _ = super().forward(values)
+        return found, values.shape
+
+    def backward(self, gradient: Tensor, kept: Any) -> Tensor:
         weights = self.weight.flatten(1).t().expand(len(gradient), -1, -1)
         shares = weights @ gradient.flatten(2)
         # The images as channels of one: torch goes through images one by one.
         folded = functional.fold(
             shares.flatten(0, 1)[None],
-            kept.shape[2:],
+            kept[2:],
             self.weight.shape[2:],
             self.dilation,
             self.padding,
             self.stride,
         )
-        return folded.view(kept.shape)
+        return folded.view(kept)
 
 
 class Maximum:
@@ -99,7 +103,8 @@ class Rectifier:
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
         found = values.relu()
-        return found, found
+        # Not itself: what autograd keeps of its own result it could never let go of.
+        return found, found.detach()
 
     def backward(self, gradient: Tensor, kept: Tensor) -> Tensor:
         found: Tensor = torch.ops.aten.threshold_backward(gradient, kept, 0)
@@ -125,7 +130,7 @@ class Flattening:
         return self.flatten(values), values.shape
 
     def backward(self, gradient: Tensor, kept: torch.Size) -> Tensor:
-        return gradient.view(kept)
+        return gradient.reshape(kept)
 
 
 class Product:
@@ -215,8 +220,10 @@ def as_chain(network: fx.GraphModule) -> Chain | None:
 
 
 def _is_known(layer: nn.Module) -> bool:
-    # "same" may pad one side more than the other.
-    return type(layer) in LINKS and not isinstance(getattr(layer, "padding", 0), str)
+    if isinstance(layer, nn.Conv2d) and (isinstance(layer.padding, str) or layer.padding_mode != "zeros"):
+        # "same" may pad one side more than the other.
+        return False
+    return type(layer) in LINKS and not getattr(layer, "return_indices", False)
 
 
 def _runs(network: fx.GraphModule, modules: dict[str, nn.Module]) -> Iterator[list[fx.Node]]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.engine.precision import autocast, laid_out
+from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
     from robustfeatures.recipes.parameters import Precision
@@ -49,7 +50,8 @@ class Compilation:
     """What a job brings to the choice: its estimated floating point operations, and where choices are remembered.
 
     `remembered` takes a question, as JSON values, and what answers it, and gives the first answer that any job with the
-    same store has found: so the jobs that share one agree in every bit of their results.
+    same store has found: so the jobs that share one agree in every bit of their results. That holds for one version of
+    `recipes.estimates`, which says how many operations a job has and is part of no digest.
     """
 
     operations: float
@@ -63,8 +65,9 @@ class Compilation:
         The gradients are those by the module's parameters, or by the images where these are frozen. The module stays
         as it is; what is compiled follows its weights.
         """
-        device = next(module.parameters()).device
-        if self.operations < WORTH_MEASURING[device.type]:
+        # A linear classifier has no parameters before its head.
+        device = next((parameter.device for parameter in module.parameters()), None)
+        if device is None or self.operations < WORTH_MEASURING[device.type]:
             return None
         question = {
             "device": device_name(device),
@@ -76,6 +79,7 @@ class Compilation:
             "batch": list(shape),
             "layout": str(layout),
             "precision": precision,
+            "ways": WAYS[device.type],
         }
         seconds = self.remembered(question, lambda: {"seconds": measured(module, shape, layout, precision)})["seconds"]
         way = chosen(seconds)
@@ -101,11 +105,23 @@ class ForOneShape:
         self.compiled: Forward = torch.compile(module, dynamic=False, options=dict(options))
 
     def __call__(self, images: Tensor) -> Tensor:
+        """What the module makes of the images.
+
+        Raises:
+            UserError: they have the shape, and torch's compiler fails.
+        """
         if images.shape != self.shape or not torch.is_grad_enabled():
             result: Tensor = self.module(images)
             return result
-        # A CUDA graph will write its next result to the same place.
-        return self.compiled(images).clone()
+        try:
+            # A CUDA graph will write its next result to the same place.
+            return self.compiled(images).clone()
+        except Exception as error:
+            # Not eager instead, for that would change bits from one job to another.
+            raise UserError(
+                f"torch.compile: {_first_line(error)}; it worked where this was measured: mend it here, or remove "
+                "`.measured` from the store, and run again"
+            ) from error
 
 
 def measured(
@@ -122,14 +138,14 @@ def measured(
     images = laid_out(pixels.view(shape), layout)
     gradients = {EAGER: partial(_gradient, twin, twin, images, precision)}
     expected = gradients[EAGER]()
-    for way, options in WAYS[device.type].items():
+    compiled = {way: ForOneShape(twin, shape, options) for way, options in WAYS[device.type].items()}
+    for way, forward in compiled.items():
+        gradient = partial(_gradient, twin, forward, images, precision)
         try:
-            gradient = partial(_gradient, twin, ForOneShape(twin, shape, options), images, precision)
             distance = ((gradient() - expected).norm() / expected.norm()).item()
         except Exception as error:
             # Whatever a compiler stumbles over: nothing depends on it.
-            said = str(error).strip().partition("\n")[0] or type(error).__name__
-            log.warning("%s: %s; so it is not used", way, said)
+            log.warning("%s: %s; so it is not used", way, _first_line(error.__cause__ or error))
         else:
             if distance <= TOLERANCE[precision]:
                 gradients[way] = gradient
@@ -141,6 +157,7 @@ def measured(
     }
     # In turns, so that a busy machine is busy for all.
     rounds = [{way: timer.timeit(EACH_ROUND).mean for way, timer in timers.items()} for _ in range(ROUNDS)]
+    torch.compiler.reset()
     return {way: min(taken[way] for taken in rounds) for way in timers}
 
 
@@ -154,6 +171,10 @@ def device_name(device: torch.device) -> str:
         lines = []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.processor() or platform.machine()
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _trained(module: nn.Module) -> list[nn.Parameter]:

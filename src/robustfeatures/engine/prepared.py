@@ -43,21 +43,25 @@ class Prepared(nn.Module):
             with_chains(self.copy.features)
         self.chain = as_chain(self.copy.features)
         self.compiled: ForOneShape | None = None
-        # In tuples, so that what is the network's is no submodule here. Training changes all of it in place.
+        # In tuples, so that what is the network's is no submodule here.
         self._folded = tuple(_triple(network, self.copy, *names) for names in folded.items())
         fused = {id(tensor) for _, _, into in self._folded for tensor in (into.weight, into.bias)}
-        originals = network.state_dict(keep_vars=True)
         self._others = tuple(
-            (value, originals[name])
-            for name, value in self.copy.state_dict(keep_vars=True).items()
+            (value, network.get_submodule(path), name)
+            for path, module in self.copy.named_modules()
+            for name, value in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
             if id(value) not in fused
         )
         self.refresh()
         self.eval()
 
     def compile_where_it_pays(self, compilation: Compilation, shape: tuple[int, ...]) -> None:
-        """Compile for gradients on batches of `shape` (N, C, H, W), if that was measured to be faster."""
-        self.compiled = compilation.compiled(self.copy.features, shape, torch.channels_last, self.precision)
+        """Compile for gradients on batches of `shape` (N, C, H, W), if that was measured to be faster.
+
+        A network that is one chain stays as it is: its gradients are not autograd's.
+        """
+        if self.chain is None:
+            self.compiled = compilation.compiled(self.copy.features, shape, torch.channels_last, self.precision)
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -71,8 +75,8 @@ class Prepared(nn.Module):
             into.weight.copy_(weight)
             assert into.bias is not None
             into.bias.copy_(bias)
-        for value, original in self._others:
-            value.copy_(original)
+        for value, module, name in self._others:
+            value.copy_(getattr(module, name))
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, float32 (N, K), of images (N, C, H, W) in [0, 1]."""
@@ -93,13 +97,13 @@ class Prepared(nn.Module):
 
         Where the network is one chain of layers it is computed by hand, for autograd takes as long as some layers do.
         """
-        if self.chain is None or self.compiled is not None:
+        if self.chain is None:
             leaf = images.detach().requires_grad_(True)
             outputs = self(leaf) if of == "logits" else self.representation(leaf)
             (gradient,) = torch.autograd.grad(outputs, leaf, slope(outputs.detach()))
             return gradient
         head = self.copy.head
-        with torch.no_grad():
+        with torch.no_grad(), autocast(images.device, self.precision):
             normalised = self.copy.normalised(laid_out(images, torch.channels_last))
             representation, made = self.chain.run(normalised)
             gradient = slope(head(representation)) @ head.weight if of == "logits" else slope(representation)

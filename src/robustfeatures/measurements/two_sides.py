@@ -128,7 +128,7 @@ def objective_of(loss: str, network: nn.Module, labels: Tensor, side: Tensor) ->
 
     def slope(logits: Tensor) -> Tensor:
         with torch.enable_grad():
-            leaf = logits.requires_grad_(True)
+            leaf = logits.detach().requires_grad_(True)
             (found,) = torch.autograd.grad(-margins(leaf, labels, side, loss).sum(), leaf)
         return found
 

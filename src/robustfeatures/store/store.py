@@ -167,14 +167,17 @@ class Store:
         """What `answer` found, as JSON values, for the first job with this store that asked the same question."""
         key = digest(question)
         path = self.root / ".measured" / f"{key}.json"
-        with self.lease(key) as scratch:
-            try:
-                known: dict[str, Any] = read_json(path)["answer"]
-            except (OSError, ValueError, TypeError, KeyError):
-                known = answer()
-                path.parent.mkdir(exist_ok=True)
-                write_json(path, {"question": dict(question), "answer": known})
-            discard(scratch)
+        known = _read_answer(path)
+        if known is None:
+            with self.lease(key) as scratch:
+                # Another job may have answered while this one waited.
+                known = _read_answer(path)
+                try:
+                    if known is None:
+                        known = answer()
+                        write_json(path, {"question": dict(question), "answer": known})
+                finally:
+                    discard(scratch)
         return known
 
     def payload_keys(self) -> list[str]:
@@ -198,6 +201,15 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if digest({name: value for name, value in manifest.items() if name != "seal"}) != manifest.get("seal"):
         raise ValueError(f"{path}: its seal is broken")
     return manifest
+
+
+def _read_answer(path: Path) -> dict[str, Any] | None:
+    """What is remembered there; None where nothing is, or what is there is damaged."""
+    try:
+        answer = read_json(path)["answer"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return answer if isinstance(answer, dict) else None
 
 
 def _give_up(loss: LeaseCompromise) -> None:

@@ -224,7 +224,7 @@ def _resumed(
     if state is None:
         return Position()
     network.load_state_dict(state["network"])
-    optimiser.state = state["optimiser"]
+    optimiser.restore(state["optimiser"])
     log.info("goes on from its checkpoint: %d epochs and %d steps are done", state["epoch"], state["step"])
     history = [HistoryRow(*row) for row in state["history"]]
     return Position(state["epoch"], state["step"], state["total"], history)

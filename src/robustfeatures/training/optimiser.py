@@ -35,6 +35,10 @@ class Optimiser:
         for parameter in self.parameters:
             parameter.grad = None
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from the `state` of an earlier run."""
+        self.state = state
+
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
         """Move every parameter that has a gradient."""
@@ -47,6 +51,13 @@ class Optimiser:
 
 class SGD(Optimiser):
     """The update of `torch.optim.SGD` with momentum and weight decay (L2, added to the gradient)."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        # Torch's update goes through memory as it lies, and another kind of device may have had another layout.
+        velocities = {
+            index: torch.empty_like(self.parameters[index]).copy_(v) for index, v in state["velocities"].items()
+        }
+        self.state = {"velocities": velocities}
 
     def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
         remembered: dict[int, Tensor | None] = self.state.setdefault("velocities", {})
