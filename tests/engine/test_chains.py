@@ -108,11 +108,11 @@ def test_chains_give_autograds_values_and_gradients(layer: str, layout: torch.me
     ],
 )
 def test_other_layers_are_no_part_of_a_chain(layer: nn.Module) -> None:
-    plain = nn.Sequential(nn.Conv2d(2, 2, 1), layer, nn.ReLU()).requires_grad_(False)
+    plain = nn.Sequential(nn.Conv2d(1, 2, 1), layer, nn.ReLU()).requires_grad_(False)
     chained = fx.symbolic_trace(plain)
     with_chains(chained)
-    assert [len(module.layers) for module in chained.modules() if isinstance(module, Chain)] == [1, 1]
-    images = torch.randn(2, 2, 5, 5)
+    assert [len(module.layers) for module in chained.modules() if isinstance(module, Chain)] == [1]
+    images = torch.randn(2, 1, 5, 5)
     assert torch.equal(chained(images), plain(images))
 
 
@@ -147,7 +147,7 @@ class Branching(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second, self.third = nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 1)
+        self.first, self.second, self.third = nn.Conv2d(1, 2, 1), nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 1)
         self.bend, self.pool = nn.ReLU(), nn.MaxPool2d(2)
 
     def forward(self, values: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ class Branching(nn.Module):
 def test_what_is_used_twice_ends_a_chain() -> None:
     torch.manual_seed(0)
     branching = Branching().double().requires_grad_(False)
-    values = torch.randn(3, 2, 6, 6, dtype=torch.float64, requires_grad=True)
+    values = torch.randn(3, 1, 6, 6, dtype=torch.float64, requires_grad=True)
     expected = branching(values)
     (reference,) = torch.autograd.grad(expected.square().sum(), values)
     chained = fx.symbolic_trace(branching)
@@ -169,29 +169,32 @@ def test_what_is_used_twice_ends_a_chain() -> None:
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
     torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=0)
     lengths = [len(module.layers) for module in chained.modules() if isinstance(module, Chain)]
-    assert lengths == [2, 2, 2, 1]
+    assert lengths == [2]
     assert as_chain(chained) is None
     assert chained.state_dict().keys() == branching.state_dict().keys()
 
 
 @pytest.mark.parametrize(
-    ("architecture", "channels", "precision", "whole"),
+    ("architecture", "channels", "precision", "whole", "used"),
     [
-        ("mnist-cnn", 1, "float32", True),
-        ("small-cnn", 3, "float32", True),
-        ("vgg16", 3, "float32", True),
-        ("two-layer-relu", 3, "float32", True),
-        ("resnet18", 3, "float32", False),
-        ("small-cnn", 1, "bfloat16", False),
+        ("mnist-cnn", 1, "float32", True, True),
+        ("small-cnn", 3, "float32", True, True),
+        ("vgg16", 3, "float32", True, True),
+        ("two-layer-relu", 3, "float32", True, True),
+        ("resnet18", 1, "float32", False, True),
+        ("resnet18", 3, "float32", False, False),
+        ("small-cnn", 1, "bfloat16", False, False),
     ],
 )
-def test_networks_without_a_branch_are_one_chain(architecture: str, channels: int, precision: str, whole: bool) -> None:
+def test_networks_without_a_branch_are_one_chain(
+    architecture: str, channels: int, precision: str, whole: bool, used: bool
+) -> None:
     network = create(architecture, num_classes=3, image_shape=(channels, 32, 32), width=2)
     before = torch.get_rng_state()
     prepared = Prepared(network, precision=precision)  # type: ignore[arg-type]
     assert torch.equal(torch.get_rng_state(), before)
     assert (prepared.chain is not None) == whole
-    assert any(isinstance(module, Chain) for module in prepared.modules()) == (precision == "float32")
+    assert any(isinstance(module, Chain) for module in prepared.modules()) == used
 
 
 @pytest.mark.parametrize("of", ["logits", "representation"])

@@ -199,9 +199,17 @@ class _Pulled(torch.autograd.Function):
 
 
 def with_chains(network: fx.GraphModule) -> None:
-    """Put a chain in the place of all layers that follow one another without a branch; their names stay."""
+    """Put a chain in the place of layers that follow one another without a branch; their names stay.
+
+    Of a network that branches only the layers from a convolution of grey images on: the values that a chain keeps are
+    let go later than autograd's, which costs such networks more than it saves.
+    """
     modules = dict(network.named_modules())
-    for number, nodes in enumerate(list(_runs(network, modules))):
+    runs = list(_runs(network, modules))
+    whole = len(runs) == 1 and len(runs[0]) == len(_computing(network))
+    for number, nodes in enumerate(runs):
+        if not whole and getattr(modules[str(nodes[0].target)], "in_channels", 0) != 1:
+            continue
         name = f"chain{number}"
         network.add_submodule(name, Chain([modules[str(node.target)] for node in nodes]))
         nodes[0].target = name
@@ -214,9 +222,13 @@ def with_chains(network: fx.GraphModule) -> None:
 
 def as_chain(network: fx.GraphModule) -> Chain | None:
     """The chain that a network is, or None where it branches."""
-    (first, *rest) = [node for node in network.graph.nodes if node.op not in ("placeholder", "output")]
+    first, *rest = _computing(network)
     found = network.get_submodule(str(first.target)) if first.op == "call_module" else None
     return found if isinstance(found, Chain) and not rest else None
+
+
+def _computing(network: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in network.graph.nodes if node.op not in ("placeholder", "output")]
 
 
 def _is_known(layer: nn.Module) -> bool:
