@@ -213,6 +213,7 @@ def _compute(
     scratch = store.scratch(key)
     blocks = Blocks(store, key, share)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
+    # A plan that an earlier version wrote down does not say; what it may be of, the data stage, compiles nothing.
     job = Job(scratch, surroundings, blocks, progress, record.get("operations", 0.0))
     fresh = scratch / "payload"
     if blocks.whole:

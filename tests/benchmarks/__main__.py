@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import typer
 
 from robustfeatures.data.preparing import prepared
 from robustfeatures.engine.batches import InMemory
+from robustfeatures.engine.compiling import device_name
 from robustfeatures.engine.precision import has_bfloat16
 from robustfeatures.memory import keep_freed
 from robustfeatures.recipes.adversaries import PGD
@@ -178,11 +178,9 @@ def evaluation(train: work.Setting, test: work.Setting) -> tuple[pd.DataFrame, l
 
 def machine(device: torch.device) -> str:
     """What the numbers were measured on."""
-    models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    name = models[0].partition(":")[2].strip() if models else platform.machine()
-    found = f"{name}, {os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()})"
+    found = f"{device_name(torch.device('cpu'))}, {os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()})"
     if device.type == "cuda":
-        found = f"{torch.cuda.get_device_name(device)}; {found}"
+        found = f"{device_name(device)}; {found}"
     return f"{found}; torch {torch.__version__}, {torch.get_num_threads()} threads"
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
+from robustfeatures.attacks.objectives import Objective
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.chains import Chain, GreyConvolution, as_chain, with_chains
 from robustfeatures.engine.precision import laid_out
@@ -143,7 +144,7 @@ def test_second_derivatives_are_refused() -> None:
 
 
 class Branching(nn.Module):
-    """Layers whose values are used twice, or that follow nothing of one's own."""
+    """Layers whose values are used twice, or that follow a sum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,7 +214,7 @@ def test_gradients_by_hand_are_autograds(architecture: str, of: str) -> None:
         seen.append(outputs)
         return 2 * outputs
 
-    found = prepared.gradient(images, slope, of)  # type: ignore[arg-type]
+    found = Objective(prepared, slope, of).gradient(images)  # type: ignore[arg-type]
     leaf = images.clone().requires_grad_(True)
     outputs = network(leaf) if of == "logits" else network.representation(leaf)
     torch.testing.assert_close(seen[0], outputs.detach(), atol=1e-4, rtol=1e-4)

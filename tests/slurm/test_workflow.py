@@ -143,6 +143,12 @@ def training_log(workspace: Workspace) -> str:
     return "".join(path.read_text() for path in (workspace.folder / "results/logs/model").glob("*.log"))
 
 
+def job_log(workspace: Workspace, job: int) -> str:
+    """What a Slurm job has written, which no later try begins anew."""
+    logs = (workspace.folder / ".snakemake/slurm_logs").rglob(f"{job}.log")
+    return "".join(path.read_text() for path in logs)
+
+
 SAVED = "stopped by SIGTERM with a checkpoint saved"
 # The controller looks at time limits every 30 s only, so that end comes first, while most of the training is left.
 ENDS = {"TIMEOUT": "its time limit", "CANCELLED": "scancel", "FAILED": "SIGKILL"}
@@ -162,7 +168,7 @@ def _end_in_every_way(cluster: Cluster, workspace: Workspace) -> None:
             trainer.send_signal(signal.SIGKILL)
         else:
             cluster.end_in(job, 1)
-        assert state == "FAILED" or until(lambda: SAVED in training_log(workspace), 60)
+        assert state == "FAILED" or until(lambda job=job: SAVED in job_log(workspace, job), 60)
         assert cluster.wait(job, *ENDS, "COMPLETED", seconds=120) == state
 
 

@@ -29,8 +29,8 @@ class Objective:
 
     def gradient(self, images: Tensor) -> Tensor:
         """The gradient by each pixel of images (N, C, H, W) in [0, 1]; the model is frozen and in eval mode."""
-        if isinstance(self.model, Prepared):
-            return self.model.gradient(images, self.slope, self.of)
+        if isinstance(self.model, Prepared) and self.model.chain is not None:
+            return self.model.gradient_by_hand(self.model.chain, images, self.slope, self.of)
         leaf = images.detach().requires_grad_(True)
         outputs = self.model(leaf) if self.of == "logits" else self.model.representation(leaf)  # type: ignore[operator]
         (gradient,) = torch.autograd.grad(outputs, leaf, self.slope(outputs.detach()))

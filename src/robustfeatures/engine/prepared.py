@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from robustfeatures.engine.chains import as_chain, with_chains
+from robustfeatures.engine.chains import Chain, as_chain, with_chains
 from robustfeatures.engine.precision import autocast, laid_out, warn_if_emulated
 from robustfeatures.models.network import GlobalAverage, Network
 
@@ -90,24 +90,19 @@ class Prepared(nn.Module):
             representation: Tensor = (self.compiled or self.copy.features)(normalised)
         return representation.float()
 
-    def gradient(
-        self, images: Tensor, slope: Callable[[Tensor], Tensor], of: Literal["logits", "representation"] = "logits"
+    def gradient_by_hand(
+        self, chain: Chain, images: Tensor, slope: Callable[[Tensor], Tensor], of: Literal["logits", "representation"]
     ) -> Tensor:
         """The gradient by images (N, C, H, W) of what has the slope (N, D), given logits or representation (N, D).
 
-        Where the network is one chain of layers it is computed by hand, for autograd takes as long as some layers do.
+        For a network that is the `chain`; autograd would take as long as some of its layers do.
         """
-        if self.chain is None:
-            leaf = images.detach().requires_grad_(True)
-            outputs = self(leaf) if of == "logits" else self.representation(leaf)
-            (gradient,) = torch.autograd.grad(outputs, leaf, slope(outputs.detach()))
-            return gradient
         head = self.copy.head
         with torch.no_grad(), autocast(images.device, self.precision):
             normalised = self.copy.normalised(laid_out(images, torch.channels_last))
-            representation, made = self.chain.run(normalised)
+            representation, made = chain.run(normalised)
             gradient = slope(head(representation)) @ head.weight if of == "logits" else slope(representation)
-            return self.chain.pull(gradient, made) / self.copy.std
+            return chain.pull(gradient, made) / self.copy.std
 
 
 def _triple(network: Network, copied: Network, conv: str, norm: str) -> tuple[nn.Conv2d, nn.BatchNorm2d, nn.Conv2d]:
