@@ -139,7 +139,25 @@ def test_leaves_the_model_as_it_was(digits: Digits) -> None:
 
 def test_a_zero_gradient_moves_nothing() -> None:
     images = torch.rand(2, 1, 3, 3)
-    assert torch.equal(NORMS["l2"].step(torch.zeros_like(images), 0.1), torch.zeros_like(images))
+    assert torch.equal(NORMS["l2"].step(images, torch.zeros_like(images), torch.tensor(0.1)), images)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_steps_and_radii_may_differ_from_image_to_image(norm: str) -> None:
+    ball, sizes = NORMS[norm], torch.tensor([0.0, 0.3, 9.0], dtype=torch.float64)
+    torch.manual_seed(0)
+    origin, images, gradient = torch.rand(3, 3, 2, 4, 4, dtype=torch.float64)
+    moved = ball.step(images, gradient, sizes.view(3, 1, 1, 1))
+    inside = ball.project(images, origin, sizes.view(3, 1, 1, 1))
+    torch.testing.assert_close(lengths(moved - images, norm), sizes)
+    assert torch.equal(inside[0], origin[0])
+    distance = lengths(images - origin, norm)
+    torch.testing.assert_close(lengths(inside - origin, norm), torch.minimum(distance, sizes))
+    assert (distance > sizes).tolist() == [True, True, False]
+    for index, size in enumerate(sizes):
+        alone = slice(index, index + 1)
+        torch.testing.assert_close(ball.step(images[alone], gradient[alone], size), moved[alone])
+        torch.testing.assert_close(ball.project(images[alone], origin[alone], size), inside[alone])
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])

@@ -46,7 +46,7 @@ def naive(network: nn.Module, images: Tensor, labels: Tensor, attack: PGD, radii
     ball, size = NORMS["l2"], batch_size(images.device, images.shape[1:])
     standing = torch.ones((len(radii), len(images)), dtype=torch.bool, device=images.device)
     with frozen(network):
-        for level, eps in enumerate(radii):
+        for level, radius in enumerate(torch.tensor(radii, device=images.device)):
             for rows in torch.split(torch.arange(len(images), device=images.device), size):
                 origin, wanted = images[rows], labels[rows]
                 for step_size in attack.relative_step_sizes:
@@ -58,8 +58,8 @@ def naive(network: nn.Module, images: Tensor, labels: Tensor, attack: PGD, radii
                         (gradient,) = torch.autograd.grad(
                             functional.cross_entropy(logits, wanted, reduction="sum"), found
                         )
-                        moved = found.detach() + ball.step(gradient, step_size * eps)
-                        found = (origin + ball.project(moved - origin, eps)).clamp(0, 1)
+                        moved = ball.step(found.detach(), gradient, step_size * radius)
+                        found = ball.project(moved, origin, radius).clamp(0, 1)
     return standing.cumprod(0).bool()
 
 

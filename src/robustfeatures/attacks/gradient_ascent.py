@@ -48,9 +48,11 @@ def gradient_ascent(
     The objective is a sum over images, so an image's path depends on no other image of its batch.
     """
     images = start.detach()
+    length = images.new_tensor(step_size)
+    radius = None if eps is None else images.new_tensor(eps)
     for _ in range(steps):
-        images = images + norm.step(objective.gradient(images), step_size)
-        if origin is not None and eps is not None:
-            images = origin + norm.project(images - origin, eps)
-        images = images.clamp(0.0, 1.0)
+        images = norm.step(images, objective.gradient(images), length)
+        if origin is not None and radius is not None:
+            images = norm.project(images, origin, radius)
+        images = images.clamp_(0.0, 1.0)
     return images

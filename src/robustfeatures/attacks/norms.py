@@ -12,17 +12,17 @@ TINY = 1e-12
 
 
 class Norm(Protocol):
-    """The three things that differ between balls; images are (N, C, H, W), lengths one number or (N, 1, 1, 1).
+    """The three things that differ between balls; images are (N, C, H, W), lengths () or (N, 1, 1, 1).
 
     They are not for autograd to go back through.
     """
 
-    def step(self, gradient: Tensor, step_size: float | Tensor) -> Tensor:
-        """The move of length `step_size` that raises the loss most, (N, C, H, W)."""
+    def step(self, images: Tensor, gradient: Tensor, step_size: Tensor) -> Tensor:
+        """The images after the move of length `step_size` that raises the loss most, (N, C, H, W)."""
         ...
 
-    def project(self, perturbation: Tensor, eps: float | Tensor) -> Tensor:
-        """The nearest perturbation of norm at most `eps`, (N, C, H, W)."""
+    def project(self, images: Tensor, origin: Tensor, eps: Tensor) -> Tensor:
+        """The images of the ball of radius `eps` round `origin` that are nearest to `images`, (N, C, H, W)."""
         ...
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
@@ -38,11 +38,12 @@ def _lengths(values: Tensor) -> Tensor:
 class L2:
     """Euclidean ball: normalised gradient steps, as in Madry et al. (2018) and spec A."""
 
-    def step(self, gradient: Tensor, step_size: float | Tensor) -> Tensor:
-        return gradient * _lengths(gradient).reciprocal_().mul_(step_size)
+    def step(self, images: Tensor, gradient: Tensor, step_size: Tensor) -> Tensor:
+        return torch.addcmul(images, gradient, step_size / _lengths(gradient))
 
-    def project(self, perturbation: Tensor, eps: float | Tensor) -> Tensor:
-        return perturbation * _lengths(perturbation).reciprocal_().mul_(eps).clamp_max_(1.0)
+    def project(self, images: Tensor, origin: Tensor, eps: Tensor) -> Tensor:
+        change = images - origin
+        return torch.addcmul(origin, change, (eps / _lengths(change)).clamp_max_(1.0))
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
         direction = torch.randn(images.shape, generator=generator).to(images)
@@ -54,12 +55,11 @@ class L2:
 class Linf:
     """Maximum-norm ball: signed gradient steps."""
 
-    def step(self, gradient: Tensor, step_size: float | Tensor) -> Tensor:
-        return step_size * gradient.sign()
+    def step(self, images: Tensor, gradient: Tensor, step_size: Tensor) -> Tensor:
+        return torch.addcmul(images, gradient.sign(), step_size)
 
-    def project(self, perturbation: Tensor, eps: float | Tensor) -> Tensor:
-        limit = torch.as_tensor(eps, dtype=perturbation.dtype, device=perturbation.device)
-        return perturbation.clamp(-limit, limit)
+    def project(self, images: Tensor, origin: Tensor, eps: Tensor) -> Tensor:
+        return origin + (images - origin).clamp(-eps, eps)
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
         return (torch.rand(images.shape, generator=generator).to(images) * 2 - 1) * eps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -40,10 +41,13 @@ class Objective:
 def leave_class(model: nn.Module, labels: Tensor) -> Objective:
     """The summed cross-entropy of the true `labels` (N,): untargeted attacks raise it."""
 
+    @cache
+    def onehot(classes: int, dtype: torch.dtype) -> Tensor:
+        return (labels[:, None] == torch.arange(classes, device=labels.device)).to(dtype)
+
     def slope(logits: Tensor) -> Tensor:
         """softmax(z) - onehot(y)."""
-        classes = torch.arange(logits.shape[1], device=logits.device)
-        return logits.softmax(1) - (labels[:, None] == classes).to(logits.dtype)
+        return logits.softmax(1) - onehot(logits.shape[1], logits.dtype)
 
     return Objective(model, slope)
 

@@ -66,11 +66,11 @@ class GreyConvolution(Convolution):
         return found, values.shape
 
     def backward(self, gradient: Tensor, kept: Any) -> Tensor:
-        weights = self.weight.flatten(1).t().expand(len(gradient), -1, -1)
-        shares = weights @ gradient.flatten(2)
+        weights = self.weight.view(1, len(self.weight), -1).mT.expand(len(gradient), -1, -1)
+        shares = torch.bmm(weights, gradient.flatten(2))
         # The images as channels of one: torch goes through images one by one.
         folded = functional.fold(
-            shares.flatten(0, 1)[None],
+            shares.view(1, -1, shares.shape[2]),
             kept[2:],
             self.weight.shape[2:],
             self.dilation,
@@ -103,8 +103,7 @@ class Rectifier:
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
         found = values.relu()
-        # Not itself: what autograd keeps of its own result it could never let go of.
-        return found, found.detach()
+        return found, found
 
     def backward(self, gradient: Tensor, kept: Tensor) -> Tensor:
         found: Tensor = torch.ops.aten.threshold_backward(gradient, kept, 0)
@@ -113,10 +112,10 @@ class Rectifier:
 
 class Average:
     def __init__(self, layer: GlobalAverage) -> None:
-        self.average = layer.forward
+        pass
 
     def forward(self, values: Tensor) -> tuple[Tensor, torch.Size]:
-        return self.average(values), values.shape
+        return functional.avg_pool2d(values, values.shape[2:]).flatten(1), values.shape
 
     def backward(self, gradient: Tensor, kept: torch.Size) -> Tensor:
         return (gradient / kept[2:].numel()).view(*kept[:2], 1, 1).expand(kept)
@@ -190,7 +189,8 @@ class _Pulled(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, chain: Chain) -> Tensor:
         ctx.chain = chain
         found, ctx.made = chain.run(values)
-        return found
+        # Not what was kept: what autograd keeps of its own result it could never let go of.
+        return found.detach()
 
     @staticmethod
     @once_differentiable

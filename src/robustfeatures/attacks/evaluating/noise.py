@@ -28,7 +28,7 @@ def attack(attacked: Attacked, settings: Noise) -> Outcome:
     counts = Counts(len(attacked.radii), device)
     generator = torch.Generator().manual_seed(split_seed(0, "noise"))
     drawn = torch.randn((settings.draws, *attacked.images.image_shape), generator=generator)
-    directions = attacked.ball.step(drawn, 1.0).to(device)
+    directions = attacked.ball.step(torch.zeros_like(drawn), drawn, torch.ones(())).to(device)
 
     def enter(places: Tensor, images: Tensor) -> State:
         none = torch.zeros_like(places)

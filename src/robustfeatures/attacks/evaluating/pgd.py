@@ -74,8 +74,8 @@ class _Runs:
         eps = self._wide(self.attacked.radii[state["level"]])
         size = self._wide(self.sizes[state["run"] % self.from_image]) * eps
         ball, origin = self.attacked.ball, state["origin"]
-        moved = images.detach() + ball.step(gradient, size)
-        state["image"] = (origin + ball.project(moved - origin, eps)).clamp(0.0, 1.0)
+        moved = ball.step(images.detach(), gradient, size)
+        state["image"] = ball.project(moved, origin, eps).clamp_(0.0, 1.0)
         state["step"] = state["step"] + 1
         done = wrong | self._begin_next(state, ended & ~wrong)
         return state, done
