@@ -8,7 +8,7 @@ is a random image sampled from the target class".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,21 +76,32 @@ def measure(
                 before[name][part] = victim(images).argmax(dim=1).cpu().numpy()
                 after[name][part] = victim(moved).argmax(dim=1).cpu().numpy()
         job.progress(min(first + size, len(rows)), len(rows))
-    sources = data.labels[rows]
     return [
-        {
-            "victim": name,
-            "source": data.class_names[source],
-            "target": data.class_names[target],
-            "total": int(chosen.sum()),
-            "reached": int((after[name][chosen] == target).sum()),
-            "before": int((before[name][chosen] == target).sum()),
-        }
+        {"victim": name, **pair}
         for name in victims
-        for source in range(data.num_classes)
-        for target in range(data.num_classes)
-        if (chosen := (sources == source) & (goals == target)).any()
+        for pair in _counted(data, data.labels[rows], goals, before[name], after[name])
     ]
+
+
+def _counted(
+    data: ImageDataset,
+    sources: NDArray[np.int64],
+    goals: NDArray[np.int64],
+    before: NDArray[np.int64],
+    after: NDArray[np.int64],
+) -> Iterator[Mapping[str, str | int]]:
+    """The rows of one victim, given each attack's two classes and what the victim took the image for, int64 (n,)."""
+    for source in range(data.num_classes):
+        for target in range(data.num_classes):
+            chosen = (sources == source) & (goals == target)
+            if chosen.any():
+                yield {
+                    "source": data.class_names[source],
+                    "target": data.class_names[target],
+                    "total": int(chosen.sum()),
+                    "reached": int((after[chosen] == target).sum()),
+                    "before": int((before[chosen] == target).sum()),
+                }
 
 
 def attack_pairs(
