@@ -48,8 +48,9 @@ def gradient_ascent(
     The objective is a sum over images, so an image's path depends on no other image of its batch.
     """
     images = start.detach()
-    length = images.new_tensor(step_size)
-    radius = None if eps is None else images.new_tensor(eps)
+    # Filled on the device: a copy of a number from the host would make it wait.
+    length = images.new_full((), step_size)
+    radius = None if eps is None else images.new_full((), eps)
     for _ in range(steps):
         images = norm.step(images, objective.gradient(images), length)
         if origin is not None and radius is not None:
