@@ -98,9 +98,6 @@ class Maximum:
 
 
 class Rectifier:
-    def __init__(self, layer: nn.ReLU) -> None:
-        pass
-
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
         found = values.relu()
         return found, found
@@ -111,8 +108,7 @@ class Rectifier:
 
 
 class Average:
-    def __init__(self, layer: GlobalAverage) -> None:
-        pass
+    """Of `GlobalAverage`, in fewer operations than the layer, which sees to the layout of autograd's gradient."""
 
     def forward(self, values: Tensor) -> tuple[Tensor, torch.Size]:
         return functional.avg_pool2d(values, values.shape[2:]).flatten(1), values.shape
@@ -146,8 +142,8 @@ class Product:
 LINKS: dict[type[nn.Module], Callable[[Any], Link]] = {
     nn.Conv2d: lambda layer: (GreyConvolution if layer.in_channels == 1 else Convolution)(layer),
     nn.MaxPool2d: Maximum,
-    nn.ReLU: Rectifier,
-    GlobalAverage: Average,
+    nn.ReLU: lambda layer: Rectifier(),
+    GlobalAverage: lambda layer: Average(),
     nn.Flatten: Flattening,
     nn.Linear: Product,
 }

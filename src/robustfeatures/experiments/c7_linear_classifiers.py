@@ -208,24 +208,24 @@ def _fractions(axes: Axes, results: Results) -> None:
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix E says of Table 5 and Figure 5; of trained classifiers where a seed changes anything."""
-    return [*_of_all_pixels(results), *_of_few_pixels(results)]
+    rows = _accuracies(results)
+    trained = rows[rows["solver"] == TRAINED]
+    return [*_of_all_pixels(results, trained), *_of_few_pixels(results, trained)]
 
 
-def _tested(results: Results, training: str, eps: float) -> pd.Series:
-    """Test accuracy of trained classifiers by seed."""
+def _tested(trained: pd.DataFrame, training: str, eps: float) -> pd.Series:
+    """Test accuracy by seed."""
     from robustfeatures.experiments.summaries import by_seed
 
-    rows = _accuracies(results)
-    return by_seed(rows[rows["solver"] == TRAINED], training=training, split="test", eps=eps)
+    return by_seed(trained, training=training, split="test", eps=eps)
 
 
-def _of_all_pixels(results: Results) -> list[Claim]:
+def _of_all_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
     """Of Table 5 and Figure 5(b)."""
     from robustfeatures.experiments.claims import Claim
     from robustfeatures.experiments.summaries import by_seed
 
-    eps, rows = results.settings.eps, _accuracies(results)
-    trained = rows[rows["solver"] == TRAINED]
+    eps = results.settings.eps
 
     def norm(training: str) -> pd.Series:
         return by_seed(trained, value="l1_norm", training=training, split="test", eps=0.0)
@@ -236,13 +236,13 @@ def _of_all_pixels(results: Results) -> list[Claim]:
             "Standard training is more accurate on clean images",
             f"{PAPER}, Table 5",
             "clean test accuracy: standard minus adversarial",
-            list(_tested(results, STANDARD, 0.0) - _tested(results, "adversarial", 0.0)),
+            list(_tested(trained, STANDARD, 0.0) - _tested(trained, "adversarial", 0.0)),
         ),
         Claim(
             "Adversarial training is more accurate under attack",
             f"{PAPER}, Table 5",
             f"test accuracy under Linf {eps:g}: adversarial minus standard",
-            list(_tested(results, "adversarial", eps) - _tested(results, STANDARD, eps)),
+            list(_tested(trained, "adversarial", eps) - _tested(trained, STANDARD, eps)),
         ),
         Claim(
             "Adversarial training has the smaller l1 norm (13.69 of 41.08)",
@@ -259,7 +259,7 @@ def _of_all_pixels(results: Results) -> list[Claim]:
     ]
 
 
-def _of_few_pixels(results: Results) -> list[Claim]:
+def _of_few_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
     """Of Figure 5(c); how many pixels is chosen on the training images and judged on the test images."""
     from robustfeatures.experiments.claims import Claim
 
@@ -271,19 +271,19 @@ def _of_few_pixels(results: Results) -> list[Claim]:
             "With more than the most correlated pixels standard accuracy increases",
             f"{SOURCE}.1 and Figure 5(c)",
             f"clean test accuracy of standard training: on all pixels minus the {few} that are most robust on train",
-            list(_tested(results, STANDARD, 0.0) - subsets["test", 0.0][few]),
+            list(_tested(trained, STANDARD, 0.0) - subsets["test", 0.0][few]),
         ),
         Claim(
             "With more than the most correlated pixels robustness decreases",
             f"{SOURCE}.1 and Figure 5(c)",
             f"test accuracy under attack: on the {few} pixels that are most robust on train minus all {everything}",
-            list(subsets["test", eps][few] - _tested(results, STANDARD, eps)),
+            list(subsets["test", eps][few] - _tested(trained, STANDARD, eps)),
         ),
         Claim(
             "Standard training on few robust pixels attains better robustness than adversarial training",
             f"{SOURCE}.1",
             f"test accuracy under attack: on the {few} pixels that are most robust on train minus adversarial training",
-            list(subsets["test", eps][few] - _tested(results, "adversarial", eps)),
+            list(subsets["test", eps][few] - _tested(trained, "adversarial", eps)),
         ),
     ]
 

@@ -76,10 +76,11 @@ def measure(
                 before[name][part] = victim(images).argmax(dim=1).cpu().numpy()
                 after[name][part] = victim(moved).argmax(dim=1).cpu().numpy()
         job.progress(min(first + size, len(rows)), len(rows))
+    sources = data.labels[rows]
     return [
         {"victim": name, **pair}
         for name in victims
-        for pair in _counted(data, data.labels[rows], goals, before[name], after[name])
+        for pair in _counted(data, sources, goals, before[name], after[name])
     ]
 
 
