@@ -33,24 +33,27 @@ LAYOUTS = [torch.contiguous_format, torch.channels_last]
         ((3, 5), (2, 1), (0, 2), 1),
         (3, 1, 2, 2),
         (1, 1, 0, 1),
+        ((3, 1), 1, (2, 0), 1),
     ],
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_gradient_of_grey_convolutions_is_autograds(
+@pytest.mark.parametrize("size", [(7, 9), (10, 13)], ids=["small enough for a product", "larger"])
+def test_grey_convolutions_give_autograds_values_and_gradients(
     kernel: int | tuple[int, int],
     stride: int | tuple[int, int],
     padding: int | tuple[int, int],
     dilation: int,
     layout: torch.memory_format,
+    size: tuple[int, int],
 ) -> None:
     torch.manual_seed(0)
     plain = nn.Conv2d(1, 7, kernel, stride, padding, dilation, dtype=torch.float64).requires_grad_(False)
-    images = torch.rand(4, 1, 10, 13, dtype=torch.float64, requires_grad=True)
+    images = laid_out(torch.rand(4, 1, *size, dtype=torch.float64), layout).requires_grad_()
     expected = plain(images)
     weights = torch.randn_like(expected).contiguous(memory_format=layout)
     link = GreyConvolution(plain)
     found, kept = link.forward(images.detach())
-    assert torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
     (reference,) = torch.autograd.grad((expected * weights).sum(), images)
     assert reference.abs().max() > 0
     torch.testing.assert_close(link.backward(weights, kept), reference, atol=1e-12, rtol=0)

@@ -13,6 +13,9 @@ from torch.nn.modules.utils import _pair
 
 from robustfeatures.models.network import GlobalAverage
 
+# Pixels of an image times weights of a filter up to which a product is faster than oneDNN's convolution.
+MOST_PATCH_VALUES = 1 << 10
+
 
 class Link(Protocol):
     """One layer: its values, with what its gradient needs to know of them, and that gradient."""
@@ -56,14 +59,32 @@ class Convolution:
 
 
 class GreyConvolution(Convolution):
-    """Of images (N, 1, H, W), whose gradient oneDNN computes as if there were a whole block of channels.
+    """Of images (N, 1, H, W), which oneDNN treats as if they had a whole block of channels.
 
-    It is a matrix product here, folded back to pixels.
+    Small images are cut into patches here, whose product with the weights is the convolution; the gradient is a matrix
+    product too, folded back to pixels.
     """
 
+    def __init__(self, layer: nn.Conv2d) -> None:
+        super().__init__(layer)
+        down, across = self.padding
+        self.margins = (across, across, down, down)
+        self.everywhere = self.stride == self.dilation == (1, 1)
+
     def forward(self, values: Tensor) -> tuple[Tensor, Any]:
+        shape = values.shape
+        if self.everywhere and self.weight[0].numel() * shape[2] * shape[3] <= MOST_PATCH_VALUES:
+            return self._product(functional.pad(values, self.margins)), shape
         found, _ = super().forward(values)
-        return found, values.shape
+        return found, shape
+
+    def _product(self, padded: Tensor) -> Tensor:
+        filters, _, height, width = self.weight.shape
+        image, _, row, pixel = padded.stride()
+        places = (len(padded), padded.shape[2] - height + 1, padded.shape[3] - width + 1)
+        patches = padded.as_strided((height, width, *places), (row, pixel, image, row, pixel))
+        found = functional.linear(patches.reshape(height * width, -1).mT, self.weight.view(filters, -1), self.bias)
+        return found.view(*places, filters).permute(0, 3, 1, 2)
 
     def backward(self, gradient: Tensor, kept: Any) -> Tensor:
         weights = self.weight.view(1, len(self.weight), -1).mT.expand(len(gradient), -1, -1)
