@@ -31,7 +31,7 @@ class Progress:
         self._reported = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """`done` of `total` images, one image counted once per epoch, attack or radius."""
+        """`done` of `total` images, one image counted once per epoch, attack, radius or step."""
         if self._bar is None:
             # A job that goes on from a checkpoint measures its rate from there.
             self._bar = tqdm(

@@ -26,6 +26,14 @@ def test_the_distance_falls_in_the_mean(network: Network, digits: Digits) -> Non
     assert distances[-1] < 0.5 * distances[0]
 
 
+def test_every_step_is_told_and_changes_nothing(network: Network, digits: Digits) -> None:
+    start, targets = digits.images[1000:1010], digits.images[1100:1110]
+    told: list[int] = []
+    found = invert(network, start, targets, step_size=0.02, steps=4, progress=told.append)
+    assert told == [1, 2, 3, 4]
+    assert torch.equal(found, invert(network, start, targets, step_size=0.02, steps=4))
+
+
 def test_recovers_the_image_where_the_representation_is_invertible(digits: Digits) -> None:
     """With an orthogonal g the only image with the target's representation is the target."""
     torch.manual_seed(0)

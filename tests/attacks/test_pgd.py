@@ -85,6 +85,14 @@ def test_never_leaves_the_ball_or_the_pixel_range(
     assert (lengths(found - images, norm) <= eps * (1 + 1e-5) + 1e-6).all()
 
 
+def test_every_step_is_told_and_changes_nothing(network: Network, digits: Digits) -> None:
+    images, labels = digits.images[1000:1010], digits.labels[1000:1010]
+    told: list[int] = []
+    found = pgd(network, images, labels, norm="l2", eps=0.5, step_size=0.1, steps=3, progress=told.append)
+    assert told == [1, 2, 3]
+    assert torch.equal(found, pgd(network, images, labels, norm="l2", eps=0.5, step_size=0.1, steps=3))
+
+
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_is_the_same_for_any_batch_size(network: Network, digits: Digits, norm: str) -> None:
     # In float64, for in float32 a batch's last bits may part the paths of an image at a bend.

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
+from robustfeatures.attacks import invert
 from robustfeatures.attacks.objectives import Objective
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.chains import Chain, GreyConvolution, as_chain, with_chains
@@ -36,8 +37,9 @@ LAYOUTS = [torch.contiguous_format, torch.channels_last]
         ((3, 1), 1, (2, 0), 1),
     ],
 )
+@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("size", [(7, 9), (10, 13)], ids=["small enough for a product", "larger"])
+@pytest.mark.parametrize("size", [(7, 9), (10, 13)])
 def test_grey_convolutions_give_autograds_values_and_gradients(
     kernel: int | tuple[int, int],
     stride: int | tuple[int, int],
@@ -45,9 +47,11 @@ def test_grey_convolutions_give_autograds_values_and_gradients(
     dilation: int,
     layout: torch.memory_format,
     size: tuple[int, int],
+    *,
+    bias: bool,
 ) -> None:
     torch.manual_seed(0)
-    plain = nn.Conv2d(1, 7, kernel, stride, padding, dilation, dtype=torch.float64).requires_grad_(False)
+    plain = nn.Conv2d(1, 7, kernel, stride, padding, dilation, bias=bias, dtype=torch.float64).requires_grad_(False)
     images = laid_out(torch.rand(4, 1, *size, dtype=torch.float64), layout).requires_grad_()
     expected = plain(images)
     weights = torch.randn_like(expected).contiguous(memory_format=layout)
@@ -57,6 +61,17 @@ def test_grey_convolutions_give_autograds_values_and_gradients(
     (reference,) = torch.autograd.grad((expected * weights).sum(), images)
     assert reference.abs().max() > 0
     torch.testing.assert_close(link.backward(weights, kept), reference, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(("size", "stride", "convolved"), [(8, 1, False), (16, 1, True), (8, 2, True)])
+def test_small_grey_images_are_multiplied(
+    monkeypatch: pytest.MonkeyPatch, size: int, stride: int, *, convolved: bool
+) -> None:
+    calls: list[Tensor] = []
+    convolution = nn.functional.conv2d
+    monkeypatch.setattr(nn.functional, "conv2d", lambda *given: (calls.append(given[0]), convolution(*given))[1])
+    GreyConvolution(nn.Conv2d(1, 4, 3, stride, padding=1).requires_grad_(False)).forward(torch.rand(2, 1, size, size))
+    assert bool(calls) == convolved
 
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
@@ -115,7 +130,7 @@ def test_other_layers_are_no_part_of_a_chain(layer: nn.Module) -> None:
     plain = nn.Sequential(nn.Conv2d(1, 2, 1), layer, nn.ReLU()).requires_grad_(False)
     chained = fx.symbolic_trace(plain)
     with_chains(chained)
-    assert [len(module.layers) for module in chained.modules() if isinstance(module, Chain)] == [1]
+    assert [len(module.links) for module in chained.modules() if isinstance(module, Chain)] == [1]
     images = torch.randn(2, 1, 5, 5)
     assert torch.equal(chained(images), plain(images))
 
@@ -172,7 +187,7 @@ def test_what_is_used_twice_ends_a_chain() -> None:
     (gradient,) = torch.autograd.grad(found.square().sum(), values)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
     torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=0)
-    lengths = [len(module.layers) for module in chained.modules() if isinstance(module, Chain)]
+    lengths = [len(module.links) for module in chained.modules() if isinstance(module, Chain)]
     assert lengths == [2]
     assert as_chain(chained) is None
     assert chained.state_dict().keys() == branching.state_dict().keys()
@@ -245,6 +260,16 @@ def test_prepared_networks_give_the_networks_numbers(architecture: str) -> None:
         gradients += torch.autograd.grad(model(leaf)[:, 0].sum(), leaf)
     assert gradients[1].abs().max() > 1e-3
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ["small-cnn", "mnist-cnn", "resnet18"])
+def test_an_image_with_the_representation_that_is_asked_for_stays(architecture: str) -> None:
+    """What is found without a gradient is to the bit what the gradient starts from; else rounding would be a step."""
+    torch.manual_seed(0)
+    network = create(architecture, num_classes=5, image_shape=(1, 8, 8), width=4).eval()
+    network.normalise(torch.tensor([0.3]), torch.tensor([0.2]))
+    images = torch.rand(6, 1, 8, 8)
+    assert torch.equal(invert(Prepared(network), images, images, step_size=0.1, steps=2), images)
 
 
 def cropped(images: Tensor) -> Tensor:

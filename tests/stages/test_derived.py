@@ -17,7 +17,15 @@ from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 from robustfeatures.models.saving import save_network
-from robustfeatures.recipes.parameters import Derived, LossGradient, Method, Transferring, UntargetedAttack
+from robustfeatures.recipes.parameters import (
+    Derived,
+    Inversion,
+    LossGradient,
+    Method,
+    TargetedAttack,
+    Transferring,
+    UntargetedAttack,
+)
 from robustfeatures.stages.derived import make
 from robustfeatures.stages.selection import misclassified, transferring
 from robustfeatures.store.store import Store
@@ -80,8 +88,13 @@ def test_a_half_without_examples_is_refused(
         transferring(Prepared(network), given, method, JOB)
 
 
-def derived(folder: Path, network: Network, original: ImageDataset, method: Method) -> ImageDataset:
-    """A set derived from a test split, as its stage does it."""
+Reports = list[tuple[int, int]]
+
+
+def derived(
+    folder: Path, network: Network, original: ImageDataset, method: Method, reports: Reports | None = None
+) -> ImageDataset:
+    """A set derived from a test split, as its stage does it; `reports` takes what it says of how far it is."""
     write_dataset(folder / "original.zarr", {"test": original})
     save_network(
         network,
@@ -91,7 +104,9 @@ def derived(folder: Path, network: Network, original: ImageDataset, method: Meth
         class_names=original.class_names,
         image_shape=original.image_shape,
     )
-    job = job_in(folder, Store(folder / "store"))
+    job: Any = job_in(folder, Store(folder / "store"))
+    if reports is not None:
+        job.progress = lambda done, total: reports.append((done, total))
     inputs = {"data": folder / "original.zarr", "source": folder / "model.safetensors"}
     make(Derived(method=method, seed=0, splits=("test",)), inputs, folder, job)
     return read_dataset(folder / "data.zarr", "test")
@@ -123,3 +138,30 @@ def test_gradients_as_images(network: Network, digits: Digits, tmp_path: Path) -
     # Folded batch norm rounds otherwise.
     np.testing.assert_allclose(found.float_images(), pictured(gradients, 2.0).numpy(), atol=1e-3)
     np.testing.assert_array_equal(found.labels, original.labels)
+
+
+@pytest.mark.parametrize(
+    ("method", "steps"),
+    [
+        (Inversion(kind="inversion", start="noise", step_size=0.1, steps=4), 4),
+        (TargetedAttack(kind="targeted-attack", target="next", norm="l2", eps=0.5, step_size=0.1, steps=3), 3),
+        (UntargetedAttack(kind="untargeted-attack", norm="l2", eps=0.5, step_size=0.1, steps=5), 5),
+        (LossGradient(kind="loss-gradient"), 1),
+    ],
+)
+def test_how_far_a_batch_is_shows_after_every_step(
+    network: Network, digits: Digits, tmp_path: Path, method: Method, steps: int
+) -> None:
+    reports: Reports = []
+    derived(tmp_path, network, split_of(digits, slice(1000, 1040)), method, reports)
+    assert reports == [(40 * done, 40 * steps) for done in range(1, steps + 1)]
+
+
+def test_several_batches_count_on(
+    network: Network, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("robustfeatures.stages.derived.batch_size", lambda device, shape: 25)
+    reports: Reports = []
+    method = UntargetedAttack(kind="untargeted-attack", norm="l2", eps=0.5, step_size=0.1, steps=2)
+    derived(tmp_path, network, split_of(digits, slice(1000, 1040)), method, reports)
+    assert reports == [(25, 80), (50, 80), (65, 80), (80, 80)]

@@ -55,8 +55,28 @@ def test_what_happens_to_an_image_depends_on_its_row_alone() -> None:
     assert not torch.equal(augmenter(settings, 40, seed=1)(images, torch.arange(40)), whole)
 
 
-def test_rotation_is_torchvisions() -> None:
-    images = torch.rand(1, 3, 16, 16)
+def test_no_two_changes_share_a_draw() -> None:
+    """Each draw of an image, made again alone, tells in one of the changes and in no other."""
+    flip, crop = Augmentation(flip=True), Augmentation(smallest_crop=0.3)
+    rotation, jitter = Augmentation(rotation=10.0), Augmentation(colour_jitter=0.3)
+    torch.manual_seed(0)
+    images, rows = torch.rand(20, 3, 8, 8), torch.arange(20)
+    told = []
+    for settings in (flip, crop, rotation, jitter):
+        drawn = augmenter(settings, 20)
+        before, uniform = drawn(images, rows), drawn.uniform
+        for column in range(uniform.shape[1]):
+            drawn.uniform = uniform.clone()
+            drawn.uniform[:, column] = torch.rand(20)
+            if not torch.equal(drawn(images, rows), before):
+                told.append((settings, column))
+    assert [column for _, column in told] == list(range(9))
+    assert [settings for settings, _ in told] == [flip] + [crop] * 4 + [rotation] + [jitter] * 3
+
+
+@pytest.mark.parametrize("size", [(16, 16), (12, 24), (24, 12)])
+def test_rotation_is_torchvisions(size: tuple[int, int]) -> None:
+    images = torch.rand(1, 3, *size)
     # u = 1 turns by the whole angle; torchvision turns the other way round.
     uniform = torch.tensor([[0.5, 0.5, 0.5, 0.5, 1.0]])
     rotate = torchvision.transforms.functional.rotate

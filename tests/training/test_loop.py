@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,21 +54,24 @@ def test_velocities_of_another_layout_are_laid_out_like_their_parameters() -> No
     assert torch.equal(moved[0], moved[1])
 
 
+@pytest.mark.parametrize("momentum", [0.9, 0.5])
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (SGD, lambda parameters: torch.optim.SGD(parameters, lr=1.0, momentum=0.9, weight_decay=0.01)),
-        (Adam, lambda parameters: torch.optim.Adam(parameters, lr=1.0, weight_decay=0.01)),
+        (SGD, lambda parameters, first: torch.optim.SGD(parameters, lr=1.0, momentum=first, weight_decay=0.01)),
+        (Adam, lambda parameters, first: torch.optim.Adam(parameters, lr=1.0, betas=(first, 0.999), weight_decay=0.01)),
     ],
 )
 def test_optimisers_are_torchs(
-    ours: type[Optimiser], theirs: Callable[[Iterator[torch.nn.Parameter]], torch.optim.Optimizer]
+    ours: type[Optimiser],
+    theirs: Callable[[Iterator[torch.nn.Parameter], float], torch.optim.Optimizer],
+    momentum: float,
 ) -> None:
     torch.manual_seed(0)
     one, other = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
     other.load_state_dict(one.state_dict())
-    mine = ours(one.parameters(), momentum=0.9, weight_decay=0.01)
-    reference = theirs(other.parameters())
+    mine = ours(one.parameters(), momentum=momentum, weight_decay=0.01)
+    reference = theirs(other.parameters(), momentum)
     for step in range(5):
         batch = torch.randn(4, 5)
         for model in (one, other):
@@ -117,16 +121,22 @@ class StopNowError(Exception):
 AUGMENTATION = Augmentation(crop_padding=1, flip=True, smallest_crop=0.5, rotation=2.0, colour_jitter=0.1)
 
 
-@pytest.mark.parametrize(("augmentation", "optimiser"), [(None, "sgd"), (AUGMENTATION, "sgd"), (None, "adam")])
+@pytest.mark.parametrize(
+    ("augmentation", "optimiser", "momentum"),
+    [(None, "sgd", 0.9), (None, "sgd", 0.0), (AUGMENTATION, "sgd", 0.9), (None, "adam", 0.9)],
+)
 def test_a_training_stopped_at_any_step_goes_on_bit_for_bit(
     digits: Digits,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     augmentation: Augmentation | None,
     optimiser: Literal["sgd", "adam"],
+    momentum: float,
 ) -> None:
     monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
-    settings = replace(QUICK, epochs=4, schedule="one-cycle", augmentation=augmentation, optimiser=optimiser)
+    settings = replace(
+        QUICK, epochs=4, schedule="one-cycle", augmentation=augmentation, optimiser=optimiser, momentum=momentum
+    )
     labels = digits.labels[:300]
     probes = [ProbeSet("held out", InMemory(digits.images[300:500]), digits.labels[300:500])]
 
@@ -196,6 +206,18 @@ def test_the_layout_changes_nothing(
     assert alike > (0.9999 if precision == "float32" else 0.9)
 
 
+def test_the_loss_of_an_epoch_is_the_mean_over_its_images() -> None:
+    """Of a network that hardly moves, with a small last batch whose images count no more than others."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
+    images, labels = torch.rand(70, 1, 4, 4), torch.arange(70) % 3
+    expected = torch.nn.functional.cross_entropy(network(images), labels).item()
+    settings = Training(epochs=2, batch_size=64, learning_rate=1e-12, schedule="constant")
+    probes = [ProbeSet("all", InMemory(images), labels)]
+    history = train(network, InMemory(images), labels, settings, seed=0, probes=probes)
+    assert [row.loss for row in history] == pytest.approx([expected] * 2, rel=1e-5)
+
+
 def test_a_damaged_checkpoint_is_a_fresh_start(digits: Digits, tmp_path: Path) -> None:
     settings = replace(QUICK, epochs=1)
     (tmp_path / "checkpoint.pt").write_bytes(b"not a checkpoint")
@@ -212,7 +234,48 @@ def test_a_damaged_checkpoint_is_a_fresh_start(digits: Digits, tmp_path: Path) -
     assert equal(with_damage, without)
 
 
+@pytest.mark.parametrize("request_to_end", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_to_end_is_heard_when_the_checkpoint_is_saved(
+    digits: Digits, tmp_path: Path, request_to_end: signal.Signals
+) -> None:
+    settings = replace(QUICK, epochs=2)
+    images, labels = InMemory(digits.images[:300]), digits.labels[:300]
+
+    def ask(done: int, total: int) -> None:
+        if done == 128:
+            signal.raise_signal(request_to_end)
+
+    def run(network: Network, progress: Callable[[int, int], None]) -> None:
+        with checkpoints.Checkpoints(tmp_path) as kept:
+            train(network, images, labels, settings, seed=0, checkpoints=kept, progress=progress)
+
+    whole, resumed = fresh(), fresh()
+    train(whole, images, labels, settings, seed=0)
+    before = signal.getsignal(request_to_end)
+    with pytest.raises(UserError, match=f"stopped by {request_to_end.name} with a checkpoint saved"):
+        run(fresh(), ask)
+    assert signal.getsignal(request_to_end) == before
+    seen: list[int] = []
+    run(resumed, lambda done, total: seen.append(done))
+    assert seen[0] == 192
+    assert equal(resumed, whole)
+
+
+def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
+    with checkpoints.Checkpoints(tmp_path):
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_a_diverging_training_stops(digits: Digits) -> None:
     settings = Training(epochs=3, batch_size=64, learning_rate=1e30, schedule="constant")
     with pytest.raises(UserError, match=r"loss is (nan|inf) in epoch 1, step 5; lower training.learning_rate"):
         train(fresh(), InMemory(digits.images[:300]), digits.labels[:300], settings, seed=0)
+
+
+def test_a_last_batch_without_statistics_is_one_clear_line() -> None:
+    network = create("resnet18", num_classes=2, image_shape=(1, 8, 8), width=4)
+    settings = Training(epochs=1, batch_size=16, learning_rate=0.01, schedule="constant")
+    with pytest.raises(UserError, match=r"^training\.batch_size: an epoch ends with a batch of one image; choose ano"):
+        train(network, InMemory(torch.rand(33, 1, 8, 8)), torch.arange(33) % 2, settings, seed=0)

@@ -79,8 +79,8 @@ class Search:
         change = state["change"].detach().requires_grad_(True)
         images = (1 + torch.tanh(state["start"] + change)) / 2
         logits = self.network(images)
-        own = torch.nn.functional.one_hot(state["label"], logits.shape[1]).bool()
-        margin = logits[own] - logits.masked_fill(own, -torch.inf).amax(dim=1)
+        own = state["label"][:, None]
+        margin = logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -torch.inf).amax(dim=1)
         squares = (images - (1 + torch.tanh(state["start"])) / 2).square().sum(dim=(1, 2, 3))
         loss = squares + state["constant"] * margin.clamp_min(0.0)
         (gradient,) = torch.autograd.grad(loss.sum(), change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from torch import Tensor, nn
@@ -42,18 +42,21 @@ def gradient_ascent(
     steps: int,
     origin: Tensor | None = None,
     eps: float | None = None,
+    progress: Callable[[int], None] = lambda steps: None,
 ) -> Tensor:
     """`steps` steps up the objective from `start`, inside [0, 1] and, where `eps` is given, a ball round `origin`.
 
     The objective is a sum over images, so an image's path depends on no other image of its batch.
+    `progress` is told the steps done so far, after each; on a GPU these may only have been asked for.
     """
     images = start.detach()
     # Filled on the device: a copy of a number from the host would make it wait.
     length = images.new_full((), step_size)
     radius = None if eps is None else images.new_full((), eps)
-    for _ in range(steps):
+    for step in range(steps):
         images = norm.step(images, objective.gradient(images), length)
         if origin is not None and radius is not None:
             images = norm.project(images, origin, radius)
         images = images.clamp_(0.0, 1.0)
+        progress(step + 1)
     return images

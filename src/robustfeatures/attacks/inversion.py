@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,15 +17,29 @@ if TYPE_CHECKING:
     from robustfeatures.models.network import Network
 
 
-def invert(model: Network | Prepared, start: Tensor, targets: Tensor, *, step_size: float, steps: int) -> Tensor:
+def invert(
+    model: Network | Prepared,
+    start: Tensor,
+    targets: Tensor,
+    *,
+    step_size: float,
+    steps: int,
+    progress: Callable[[int], None] = lambda steps: None,
+) -> Tensor:
     """Images whose representation approaches that of `targets`: not-bugs-2019, equation 6 and Figure 5.
 
     Minimises ||g(x) - g(targets)||_2 by normalised gradient descent from `start`, clipped to [0, 1] after each step of
     length `step_size`. `start` and `targets` are (N, C, H, W) in [0, 1]; so is the result.
+    `progress` is told the steps done so far, after each.
     """
     with frozen(model):
         with torch.no_grad():
             goal = model.representation(targets)
         return gradient_ascent(
-            reach_representation(model, goal), start, norm=NORMS["l2"], step_size=step_size, steps=steps
+            reach_representation(model, goal),
+            start,
+            norm=NORMS["l2"],
+            step_size=step_size,
+            steps=steps,
+            progress=progress,
         )

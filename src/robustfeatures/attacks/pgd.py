@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -22,12 +24,14 @@ def pgd(
     targeted: bool = False,
     random_start: bool = False,
     generator: torch.Generator | None = None,
+    progress: Callable[[int], None] = lambda steps: None,
 ) -> Tensor:
     """Adversarial examples of `images` (N, C, H, W) in [0, 1], inside the `norm` ball of radius `eps` and [0, 1].
 
     `labels` (N,) are the classes to leave or, with `targeted`, to reach. Each step moves by `step_size` along the
     normalised gradient ("l2") or its sign ("linf"), then projects on the ball, then clips to [0, 1]; the last iterate
     is returned. `generator` (on the CPU) draws the random start. The model is run in eval mode and left as it was.
+    `progress` is told the steps done so far, after each.
 
     Raises:
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
@@ -43,4 +47,13 @@ def pgd(
     if random_start:
         start = (images + ball.random_start(images, eps, generator)).clamp(0.0, 1.0)
     with frozen(model):
-        return gradient_ascent(objective, start, norm=ball, step_size=step_size, steps=steps, origin=images, eps=eps)
+        return gradient_ascent(
+            objective,
+            start,
+            norm=ball,
+            step_size=step_size,
+            steps=steps,
+            origin=images,
+            eps=eps,
+            progress=progress,
+        )

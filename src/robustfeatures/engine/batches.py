@@ -113,7 +113,10 @@ class Streamed:
 
 
 def _as_float(images: Tensor) -> Tensor:
-    return images.float().div_(255) if images.dtype == torch.uint8 else images
+    if images.dtype != torch.uint8:
+        return images
+    # By a tensor: a GPU multiplies by the reciprocal of a number, which is not the processor's quotient to the bit.
+    return images.float().div_(images.new_full((), 255, dtype=torch.float32))
 
 
 def batches_of(dataset: ImageDataset, device: torch.device, *, memory_bytes: int = MEMORY_BYTES) -> Batches:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from robustfeatures.jobs import Job
     from robustfeatures.recipes.parameters import Derived, Inversion, LossGradient, TargetedAttack, UntargetedAttack
 
-# rows -> images float32 (n, C, H, W), on their device.
-Derivation = Callable[[NDArray[np.int64]], torch.Tensor]
+# Called with the steps that a batch has behind it.
+Told = Callable[[int], None]
+# rows, what to tell of the steps -> images float32 (n, C, H, W), on their device.
+Derivation = Callable[[NDArray[np.int64], Told], torch.Tensor]
 
 
 def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
@@ -39,7 +41,8 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
     network = Prepared(load_network(inputs["source"], job.device), precision=parameters.precision)
     splits: dict[str, ImageDataset] = {}
     shard_rows: dict[str, int] = {}
-    made = Made(job)
+    # What follows from one gradient counts as one step.
+    made = Made(job, getattr(parameters.method, "steps", 1))
     for split in parameters.splits:
         original = read_dataset(inputs["data"], split, in_memory=False)
         splits[split] = _split(network, original, parameters, made)
@@ -53,7 +56,7 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
         for split, dataset in splits.items()
         for number in range(-(-len(dataset) // shard_rows[split]))
     }
-    made.expected = sum(
+    made.expected = made.steps * sum(
         min(shard_rows[split], len(splits[split]) - number * shard_rows[split])
         for split, number in map(blocks.__getitem__, job.blocks.missing(list(blocks)))
     )
@@ -84,16 +87,22 @@ def _split(network: Prepared, original: ImageDataset, parameters: Derived, made:
 
 @dataclass
 class Made:
-    """How many of the images that a job is to make are there."""
+    """How far a job is with the images that it is to make, each of which takes `steps`: in images times steps."""
 
     job: Job
+    steps: int
     expected: int = 0
     done: int = 0
 
-    def add(self, count: int) -> None:
-        """`count` images more."""
-        self.done += count
-        self.job.progress(self.done, max(self.expected, self.done))
+    def batch(self, images: int) -> Told:
+        """What is to be told of the steps of a batch of so many images."""
+        before = self.done
+
+        def told(steps: int) -> None:
+            self.done = before + images * steps
+            self.job.progress(self.done, max(self.expected, self.done))
+
+        return told
 
 
 class DerivedImages:
@@ -111,8 +120,7 @@ class DerivedImages:
         with self.made.job.computing():
             for first in range(0, len(rows), size):
                 batch = rows[first : first + size]
-                found[first : first + size] = self.derivation(batch).cpu()
-                self.made.add(len(batch))
+                found[first : first + size] = self.derivation(batch, self.made.batch(len(batch))).cpu()
         return found
 
 
@@ -142,7 +150,7 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
     goal = targets(original.labels, indices, target=method.target, num_classes=original.num_classes, seed=seed)
     device = made.job.device
 
-    def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
+    def derivation(rows: NDArray[np.int64], told: Told) -> torch.Tensor:
         return pgd(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
@@ -152,6 +160,7 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
             step_size=method.step_size,
             steps=method.steps,
             targeted=True,
+            progress=told,
         )
 
     images = DerivedImages(original, derivation, made)
@@ -164,11 +173,13 @@ def _away_from_label(
     """What raises the loss of the label, which stays: a large step that way, or the direction itself."""
     device = made.job.device
 
-    def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
+    def derivation(rows: NDArray[np.int64], told: Told) -> torch.Tensor:
         images = torch.from_numpy(original.float_images(rows)).to(device)
         labels = torch.from_numpy(original.labels[rows]).to(device)
         if method.kind == "loss-gradient":
-            return pictured(loss_gradients(network, images, labels), method.deviations)
+            gradients = loss_gradients(network, images, labels)
+            told(1)
+            return pictured(gradients, method.deviations)
         return pgd(
             network,
             images,
@@ -177,6 +188,7 @@ def _away_from_label(
             eps=method.eps,
             step_size=method.step_size,
             steps=method.steps,
+            progress=told,
         )
 
     none = np.full_like(original.labels, -1)
@@ -208,7 +220,7 @@ def _inverted(network: Prepared, original: ImageDataset, method: Inversion, seed
     chosen = None if method.start == "noise" else start_rows(original, seed)
     device = made.job.device
 
-    def derivation(rows: NDArray[np.int64]) -> torch.Tensor:
+    def derivation(rows: NDArray[np.int64], told: Told) -> torch.Tensor:
         if chosen is None:
             start = noise(indices[rows], original.image_shape, seed)
         else:
@@ -219,6 +231,7 @@ def _inverted(network: Prepared, original: ImageDataset, method: Inversion, seed
             torch.from_numpy(original.float_images(rows)).to(device),
             step_size=method.step_size,
             steps=method.steps,
+            progress=told,
         )
 
     none = np.full_like(indices, -1)

@@ -65,9 +65,11 @@ def moved(images: Tensor, uniform: Tensor, smallest_crop: float | None, rotation
     across, down = (1 - width) * (2 * uniform[:, 2] - 1), (1 - height) * (2 * uniform[:, 3] - 1)
     angle = math.radians(rotation) * (2 * uniform[:, 4] - 1)
     cosine, sine = angle.cos(), angle.sin()
+    # Either side is 2 long there, whatever its pixels.
+    aspect = images.shape[2] / images.shape[3]
     rows = [
-        torch.stack([width * cosine, -height * sine, across], 1),
-        torch.stack([width * sine, height * cosine, down], 1),
+        torch.stack([width * cosine, -height * sine * aspect, across], 1),
+        torch.stack([width * sine / aspect, height * cosine, down], 1),
     ]
     grid = functional.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
     # What a turn uncovers is black, as in torchvision; a crop alone uncovers nothing, but samples half a pixel beyond.
@@ -92,4 +94,6 @@ def grey(images: Tensor) -> Tensor:
     """The grey values (n, 1, H, W) of images (n, 1 or 3, H, W)."""
     if images.shape[1] == 1:
         return images
-    return (images * images.new_tensor(GREY)[:, None, None]).sum(1, keepdim=True)
+    # By numbers: a tensor of them would be copied to the device, which waits for it.
+    red, green, blue = images.unbind(1)
+    return (GREY[0] * red + GREY[1] * green + GREY[2] * blue)[:, None]

@@ -19,29 +19,34 @@ log = logging.getLogger(__name__)
 
 # Seconds between two checkpoints; tests shorten it.
 INTERVAL = float(os.environ.get("ROBUSTFEATURES_CHECKPOINT_SECONDS", "60"))
+REQUESTS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Checkpoints:
     """One file that always holds a whole state: written beside it, then renamed.
 
-    Inside `with`, a request to end (SIGTERM, as a scheduler sends it before the time is up) makes a checkpoint due, and
-    the program leaves when it is saved.
+    Inside `with`, a request to end (SIGTERM, as a scheduler sends it before the time is up, or Ctrl-C) makes a
+    checkpoint due, and the program leaves when it is saved.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "checkpoint.pt"
         self.last = time.monotonic()
-        self.leaving = False
+        self.request: signal.Signals | None = None
 
     def __enter__(self) -> Checkpoints:
-        self._handler = signal.signal(signal.SIGTERM, self._leave)
+        self._handlers = {number: signal.signal(number, self._leave) for number in REQUESTS}
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._handler)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
-    def _leave(self, *_: object) -> None:
-        self.leaving = True
+    def _leave(self, number: int, frame: object) -> None:
+        if number == signal.SIGINT and self.request is not None:
+            # Twice means at once.
+            raise KeyboardInterrupt
+        self.request = signal.Signals(number)
 
     def load(self, device: torch.device) -> dict[str, Any] | None:
         """The saved state on `device`, or None where there is none or it cannot be read."""
@@ -57,7 +62,7 @@ class Checkpoints:
 
     def due(self) -> bool:
         """Whether the last time was long enough ago, or there will be no other."""
-        return self.leaving or time.monotonic() - self.last >= INTERVAL
+        return self.request is not None or time.monotonic() - self.last >= INTERVAL
 
     def save(self, state: dict[str, Any]) -> None:
         """Save the state; where the disk is full, the last one stays.
@@ -69,5 +74,7 @@ class Checkpoints:
         torch.save(state, buffer)
         write_atomically(self.path, buffer.getbuffer(), durable=False)
         self.last = time.monotonic()
-        if self.leaving:
-            raise UserError("stopped by SIGTERM with a checkpoint saved; run again, and the training goes on from it")
+        if self.request is not None:
+            raise UserError(
+                f"stopped by {self.request.name} with a checkpoint saved; run again, and the training goes on from it"
+            )

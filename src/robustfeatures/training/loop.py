@@ -183,8 +183,15 @@ class _Run:
 
     def _step(self, batch: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
         """One step on images (n, C, H, W) and labels (n,); its mean loss."""
-        with autocast(self.images.device, self.precision):
-            loss = functional.cross_entropy(self.forward(laid_out(batch, self.layout)), labels)
+        try:
+            with autocast(self.images.device, self.precision):
+                loss = functional.cross_entropy(self.forward(laid_out(batch, self.layout)), labels)
+        except ValueError as error:
+            if len(batch) > 1:
+                raise
+            raise UserError(
+                f"training.batch_size: an epoch ends with a batch of one image; choose another: {error}"
+            ) from error
         self.optimiser.zero_grad()
         torch.autograd.backward(loss)
         self.optimiser.step(learning_rate)

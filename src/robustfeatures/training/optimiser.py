@@ -60,7 +60,7 @@ class SGD(Optimiser):
         self.state = {"velocities": velocities}
 
     def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
-        remembered: dict[int, Tensor | None] = self.state.setdefault("velocities", {})
+        remembered: dict[int, Tensor] = self.state.setdefault("velocities", {})
         velocities = [remembered.get(index) for index in gradients]
         sgd(
             [self.parameters[index] for index in gradients],
@@ -75,11 +75,16 @@ class SGD(Optimiser):
             nesterov=False,
             maximize=False,
         )
-        remembered.update(zip(gradients, velocities, strict=True))
+        # Without momentum there are none.
+        remembered.update((index, v) for index, v in zip(gradients, velocities, strict=True) if v is not None)
 
 
 class Adam(Optimiser):
     """The update of `torch.optim.Adam`; weight decay is L2, added to the gradient, and momentum the first decay."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        # Torch reads the numbers of steps on the processor; on a GPU it would wait for each of them.
+        self.state = state | {"steps": {index: count.cpu() for index, count in state["steps"].items()}}
 
     def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
         if not self.state:

@@ -8,7 +8,7 @@ Schedule = Callable[[int], float]
 
 # One-cycle: the share of the steps spent on the way up (Smith, 2018).
 WARM_UP = 0.25
-# Step: what the rate is multiplied by at each milestone (two-pathways-2021, Appendix A).
+# Step: what the rate is multiplied by at each milestone (two-pathways-2021, Appendix C, Table 3).
 DROP = 0.1
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustfeatures.attacks.evaluating import attacked as batching
 from robustfeatures.engine.batches import InMemory
@@ -36,6 +37,21 @@ class Sizes(nn.Module):
             self.graded.append(len(images))
         logits: Tensor = self.network(images)
         return logits
+
+
+class Questions(TorchDispatchMode):
+    """Counts what the host cannot go on without: numbers that it reads, and how many entries a condition leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function.overloadpacket.__name__
+        chosen = args[1] if name in ("index", "index_put", "index_put_", "_index_put_impl_") else ()
+        conditions = [index for index in chosen if index is not None and index.dtype == torch.bool]
+        self.asked += name in ("_local_scalar_dense", "nonzero") or bool(conditions)
+        return function(*args, **(kwargs or {}))
 
 
 def judge(network: nn.Module, digits: Digits, *attacks: Attack, radii: tuple[float, ...] = RADII) -> Judged:
@@ -77,6 +93,30 @@ def test_batches_are_refilled_as_images_leave(
     assert sum(counting.graded[:drained]) > 0.8 * sum(counting.graded)
 
 
+@pytest.mark.parametrize(
+    ("attack", "questions"),
+    [
+        (PGD(kind="pgd", steps=5, relative_step_sizes=(0.1, 0.3)), 1),
+        (PGD(kind="pgd", steps=5, relative_step_sizes=(0.1, 0.3), random_starts=2), 2),
+        (Noise(kind="noise", draws=10), 1),
+        (CarliniWagner(kind="cw-l2", searches=2, steps=10, learning_rate=0.03, initial_constant=1.0), 2),
+    ],
+    ids=["pgd", "pgd with random starts", "noise", "cw-l2"],
+)
+def test_a_step_asks_the_device_no_more_than_it_must(
+    network: Network, digits: Digits, attack: Attack, questions: int
+) -> None:
+    """Which images leave; which begin at random points; whether a search has ended. A GPU is waited for each time."""
+    prepared = Prepared(network)
+    steps: list[int] = []
+    prepared.register_forward_hook(lambda module, images, logits: steps.append(len(logits)))
+    with Questions() as mode:
+        judge(prepared, digits, attack)
+    # A few before the first step.
+    assert len(steps) > 10
+    assert mode.asked <= questions * len(steps) + 5
+
+
 def test_an_attack_sees_only_what_is_left(network: Network, digits: Digits) -> None:
     prepared = Sizes(Prepared(network))
     longer = PGD(kind="pgd", steps=20, relative_step_sizes=(0.1,))
@@ -101,6 +141,20 @@ def test_random_starts_are_drawn_again_the_same(network: Network, digits: Digits
     assert first.standing.sum() < plain.standing.sum()
     counts = first.diagnostics[0, 0, "broken from a random start alone"]
     assert counts[:, 0].sum() >= plain.standing.sum(axis=3)[0, 0].astype(int)[0] - first.standing.sum(axis=3)[0, 0][0]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [PGD(kind="pgd", steps=5, relative_step_sizes=(0.1, 0.3), random_starts=1), Noise(kind="noise", draws=10)],
+    ids=["pgd", "noise"],
+)
+def test_diagnostics_look_once_at_each_image_at_each_radius(network: Network, digits: Digits, attack: Attack) -> None:
+    """At the smallest radius at those that are right, at every other at those that withstood the one before."""
+    found = judge(Prepared(network), digits, attack, radii=(0.0, *RADII))
+    attacked = found.standing[0, 0, :-1].sum(axis=1)
+    assert len(set(attacked)) > 2
+    for counts in found.diagnostics.values():
+        assert (counts[:, 1] == attacked).all()
 
 
 def test_radius_0_is_clean_and_labels_are_shifted(network: Network, digits: Digits) -> None:

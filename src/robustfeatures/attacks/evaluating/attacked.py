@@ -69,10 +69,11 @@ class Counts:
     def __init__(self, levels: int, device: torch.device) -> None:
         self.counts = torch.zeros((levels, 2), dtype=torch.int64, device=device)
 
-    def add(self, levels: Tensor, found: Tensor) -> None:
-        """One case at each of `levels` (m,), of which those `found` (m,) count."""
-        pair = torch.stack((found.to(torch.int64), torch.ones_like(levels)), dim=1)
-        self.counts.index_add_(0, levels, pair)
+    def add(self, levels: Tensor, found: Tensor, cases: Tensor | None = None) -> None:
+        """One case at each of `levels` (m,), or at those that are `cases` (m,); of them those `found` (m,) count."""
+        # What is no case adds 0: to leave it out, the host would wait for the device to know how many are left.
+        cases = torch.ones_like(found) if cases is None else cases
+        self.counts.index_add_(0, levels, torch.stack((found & cases, cases), dim=1).to(torch.int64))
 
 
 class Reader:

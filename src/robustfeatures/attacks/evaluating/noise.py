@@ -39,10 +39,9 @@ def attack(attacked: Attacked, settings: Noise) -> Outcome:
         eps = attacked.radii[state["level"]].view(-1, 1, 1, 1)
         logits = attacked.network((state["origin"] + eps * directions[state["draw"]]).clamp(0.0, 1.0))
         wrong = logits.argmax(dim=1) != attacked.labels[state["place"]]
-        broken_at[state["place"][wrong]] = state["level"][wrong]
+        broken_at[state["place"]] = torch.where(wrong, state["level"], broken_at[state["place"]])
         last = state["draw"] == settings.draws - 1
-        over = wrong | last
-        counts.add(state["level"][over], wrong[over])
+        counts.add(state["level"], wrong, cases=wrong | last)
         state["level"] = state["level"] + last
         state["draw"] = torch.where(last, 0, state["draw"] + 1)
         return state, wrong | (last & (state["level"] == limits[state["place"]]))

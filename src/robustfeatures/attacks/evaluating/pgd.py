@@ -43,6 +43,8 @@ class _Runs:
         device = attacked.labels.device
         self.attacked = attacked
         self.settings = settings
+        # Read once, for the random starts.
+        self.rows, self.radii = attacked.rows.tolist(), attacked.radii.tolist()
         self.sizes = torch.tensor(settings.relative_step_sizes, device=device)
         self.from_image = len(settings.relative_step_sizes)
         self.runs = self.from_image * (1 + settings.random_starts)
@@ -70,7 +72,7 @@ class _Runs:
         state["first_loss"] = torch.where(state["step"] == 0, loss, state["first_loss"])
         ended = wrong | (state["step"] == self.settings.steps)
         self._count(state, loss, gradient, wrong, ended)
-        self.broken_at[state["place"][wrong]] = state["level"][wrong]
+        self.broken_at[state["place"]] = torch.where(wrong, state["level"], self.broken_at[state["place"]])
         eps = self._wide(self.attacked.radii[state["level"]])
         size = self._wide(self.sizes[state["run"] % self.from_image]) * eps
         ball, origin = self.attacked.ball, state["origin"]
@@ -89,41 +91,43 @@ class _Runs:
 
     def _begin_next(self, state: State, ended: Tensor) -> Tensor:
         """Set the images whose run has `ended` (m,) to the next one; says which have withstood all."""
-        if not ended.any():
-            return ended
         last = ended & (state["run"] == self.runs - 1)
         state["run"] = torch.where(last, 0, state["run"] + ended)
         state["level"] = state["level"] + last
         done = last & (state["level"] == self.limits[state["place"]])
         state["step"] = torch.where(ended, 0, state["step"])
         state["image"] = torch.where(self._wide(ended), state["origin"], state["image"])
-        for place in (ended & ~done & (state["run"] >= self.from_image)).nonzero().squeeze(1).tolist():
-            state["image"][place] = self._random_start(state, place)
+        if self.settings.random_starts:
+            # Asking which images these are waits for the device.
+            elsewhere = (ended & ~done & (state["run"] >= self.from_image)).nonzero().squeeze(1)
+            if len(elsewhere):
+                starts = self._random_starts({name: values[elsewhere] for name, values in state.items()})
+                state["image"][elsewhere] = starts
         return done
 
-    def _random_start(self, state: State, place: int) -> Tensor:
-        """A point (C, H, W) of the ball round an image, drawn by its row, the run and the radius."""
-        row = int(self.attacked.rows[int(state["place"][place])])
-        run, level = int(state["run"][place]), int(state["level"][place])
-        generator = torch.Generator().manual_seed(split_seed(row, "random start", run, level))
-        origin = state["origin"][place : place + 1]
-        drawn = self.attacked.ball.random_start(origin, float(self.attacked.radii[level]), generator)
-        return (origin + drawn).clamp(0.0, 1.0)[0]
+    def _random_starts(self, state: State) -> Tensor:
+        """Points (m, C, H, W) of the balls round the images, each drawn by its row, the run and the radius."""
+        origin = state["origin"]
+        # Drawn on the host, with one transfer each way, since each makes it wait for the device.
+        like = torch.empty_like(origin[:1], device="cpu")
+        drawn = []
+        for place, run, level in torch.stack((state["place"], state["run"], state["level"]), dim=1).tolist():
+            seed = split_seed(self.rows[place], "random start", run, level)
+            generator = torch.Generator().manual_seed(seed)
+            drawn.append(self.attacked.ball.random_start(like, self.radii[level], generator))
+        return (origin + torch.cat(drawn).to(origin)).clamp(0.0, 1.0)
 
     def _count(self, state: State, loss: Tensor, gradient: Tensor, wrong: Tensor, ended: Tensor) -> None:
         """The diagnostics that this step can tell something of."""
         first = (state["run"] == 0) & (state["step"] == 0)
-        if first.any():
-            lengths = torch.linalg.vector_norm(gradient[first], dim=(1, 2, 3))
-            self.counts["no gradient"].add(state["level"][first], lengths < TINY)
+        lengths = torch.linalg.vector_norm(gradient, dim=(1, 2, 3))
+        self.counts["no gradient"].add(state["level"], lengths < TINY, cases=first)
         whole = (state["run"] == 0) & ended
-        if whole.any():
-            stuck = ~wrong[whole] & (loss[whole] <= state["first_loss"][whole])
-            self.counts["loss not raised"].add(state["level"][whole], stuck)
+        stuck = ~wrong & (loss <= state["first_loss"])
+        self.counts["loss not raised"].add(state["level"], stuck, cases=whole)
         late = state["run"] >= self.from_image
-        over = (wrong | (ended & (state["run"] == self.runs - 1))) if self.settings.random_starts else wrong
-        if self.settings.random_starts and over.any():
-            self.counts["broken from a random start alone"].add(state["level"][over], (wrong & late)[over])
+        over = wrong | (ended & (state["run"] == self.runs - 1))
+        self.counts["broken from a random start alone"].add(state["level"], wrong & late, cases=over)
 
     @staticmethod
     def _wide(values: Tensor) -> Tensor:
