@@ -144,6 +144,7 @@ def export(
     """Write an original or derived data set as image folder, .npz file or torch tensors, and say what is lost."""
     from robustfeatures import exporting
 
+    signal.signal(signal.SIGTERM, _stop_export)
     # Only a reference needs a store; a data.zarr may lie where there is no config.yaml.
     root = _store(store).root if reference.suffix == ".json" else store
     _print(exporting.export(reference, out, form, split=split, store=root))
@@ -181,6 +182,11 @@ def gc(
 
 def _stop(*_: object) -> None:
     raise UserError("stopped by SIGTERM; run again, and it goes on from what is finished")
+
+
+def _stop_export(*_: object) -> None:
+    # Unlike the default, an error lets the half-written export be removed.
+    raise UserError("stopped by SIGTERM, and what was half-written is removed; run again")
 
 
 def _config(path: Path, study: str | None) -> Config:
@@ -230,7 +236,11 @@ def main() -> None:
     except OSError as error:
         where = error.filename if error.filename is not None else "disk"
         code = _complain(f"{where}: {error.strerror or error}")
-    except typer.Abort:
+    except typer.Abort as abort:
+        # Typer makes one of every EOFError too, which here no key has caused, for no command asks anything.
+        if isinstance(abort.__cause__, EOFError):
+            logging.getLogger(__name__).exception("unexpected error", exc_info=abort.__cause__)
+            raise abort.__cause__ from None
         code = 130
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's usage errors

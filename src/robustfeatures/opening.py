@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 DEFAULT_STORE = "store"
 
 
-def payload_file(path: Path, name: str, store: str | Path | None) -> Path:
+def payload_file(path: Path, name: str, store: str | Path | None, *, verified: bool = False) -> Path:
     """The file or folder `name` of the payload that a reference, a payload folder or a path to it stands for.
 
+    `verified`: what a reference stands for is hashed first. A path alone does not say what its bytes should be.
+
     Raises:
-        UserError: there is no such reference or payload.
+        UserError: there is no such reference or payload, or it is damaged.
     """
     if path.suffix != ".json":
         payload = path if path.suffix == Path(name).suffix else path / name
@@ -31,10 +33,15 @@ def payload_file(path: Path, name: str, store: str | Path | None) -> Path:
     reference = read_reference(path)
     # results/artifacts/<stage>/<label>-<digest>.json lies beside results/store unless config.yaml says otherwise.
     root = Path(store) if store is not None else path.resolve().parents[2] / DEFAULT_STORE
-    payload = Store(root).payload(reference["key"]) / name
+    payload = Store(root).payload(reference["key"])
     if not payload.exists():
         raise UserError(f"{path}: its payload {payload} is not there; give store= or run snakemake again")
-    return payload
+    if verified:
+        Store(root).verified(reference["key"], [name])
+    if not (payload / name).exists():
+        stage = path.parent.name
+        raise UserError(f"{path}: its payload {payload} holds no {name}; an artifact of the stage {stage} has none")
+    return payload / name
 
 
 def open_dataset(

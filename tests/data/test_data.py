@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -65,9 +66,57 @@ def test_a_source_keeps_its_own_test_split() -> None:
     assert set(split(raw, Data(source="mnist"))) == {"train", "test"}
 
 
+def pairs(count: int) -> RawData:
+    return RawData(np.zeros((count, 1, 1, 1), np.uint8), np.arange(count) % 2, ("a", "b"))
+
+
+def test_a_source_without_a_test_split_gives_some_of_its_training_images() -> None:
+    """As a folder of `train` and `val` does, and an npz of `train_images` alone; both shares are of all of `train`."""
+    parts = split({"train": pairs(80), "validation": pairs(40)}, Data(source="folder", test=0.25))
+    assert {name: (len(part.labels), part.origin) for name, part in parts.items()} == {
+        "train": (60, "train"),
+        "validation": (40, "validation"),
+        "test": (20, "train"),
+    }
+    parts = split({"train": pairs(80)}, Data(source="npz", test=0.25, validation=0.15))
+    assert {name: len(part.labels) for name, part in parts.items()} == {"train": 48, "test": 20, "validation": 12}
+    together = np.concatenate([part.source_index for part in parts.values()])
+    np.testing.assert_array_equal(np.sort(together), np.arange(80))
+
+
+@pytest.mark.parametrize(
+    ("count", "test", "validation", "expected"),
+    [
+        (1000, 0.15, 0.1, (150, 100)),
+        (100, 0.55, 0.07, (55, 7)),
+        (1000, 0.7, 0.1, (700, 100)),
+        (1797, 0.25, 0.15, (450, 270)),
+        (1001, 0.1, 0.1, (101, 101)),
+    ],
+)
+def test_shares_are_of_all_images_to_the_image(
+    count: int, test: float, validation: float, expected: tuple[int, int]
+) -> None:
+    for name in (POOL, "train"):
+        parts = split({name: pairs(count)}, Data(source="npz", test=test, validation=validation))
+        assert (len(parts["test"].labels), len(parts["validation"].labels)) == expected
+
+
+def test_the_digits_of_all_studies_stay_where_they_are() -> None:
+    """The rows that the published results were made from."""
+    parts = split(digits.load(DIGITS, Path()), DIGITS)
+    assert {name: hashlib.sha256(part.source_index.tobytes()).hexdigest()[:16] for name, part in parts.items()} == {
+        "train": "400c8d32e5860398",
+        "test": "a18a99c68d6d634f",
+        "validation": "6b82fd3472e956ff",
+    }
+
+
 @pytest.mark.parametrize(
     ("splits", "shares", "expected"),
     [
+        (["test"], {"test": 0.1}, r"data\.test: the source 'mnist' has a test split of its own"),
+        (["validation"], {"test": 0.1}, r"data\.test: the source 'mnist' has no images to train on"),
         ([POOL], {}, r"data\.test: the source has one pool of images; say what share"),
         (["train", "test"], {"test": 0.1}, r"data\.test: the source 'mnist' has a test split of its own"),
         (["train", "validation"], {"validation": 0.1}, r"data\.validation: the source 'mnist' has a validation split"),
@@ -168,7 +217,7 @@ def test_images_out_of_range_are_not_written(tmp_path: Path) -> None:
         write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(4, np.int64), {}, ("a",))})
 
 
-@pytest.mark.parametrize("damage", ["short", "index", "compressed"])
+@pytest.mark.parametrize("damage", ["short", "a few bytes", "index", "compressed"])
 def test_images_that_are_not_as_they_were_written(tmp_path: Path, damage: str) -> None:
     images = np.random.default_rng(0).integers(0, 256, (4000, 3, 16, 16), dtype=np.uint8)
     write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(4000, np.int64), {}, ("a",))})
@@ -177,6 +226,8 @@ def test_images_that_are_not_as_they_were_written(tmp_path: Path, damage: str) -
     content = shard.read_bytes()
     if damage == "short":
         shard.write_bytes(content[:-100])
+    elif damage == "a few bytes":
+        shard.write_bytes(content[:13])
     elif damage == "index":
         shard.write_bytes(content[:-20] + bytes(20))
     else:

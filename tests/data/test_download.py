@@ -156,6 +156,33 @@ def test_a_server_without_ranges_sends_all_again(server: Server, tmp_path: Path)
     assert server.sent == 1_000_000 + len(CONTENT)
 
 
+def test_a_page_in_place_of_the_rest_does_not_cost_what_has_arrived(server: Server, tmp_path: Path) -> None:
+    """Hotels and trains answer every request with the page where one logs in."""
+    path, part = tmp_path / "a.bin", tmp_path / "a.bin.part"
+    part.write_bytes(CONTENT[:1_000_000])
+    server.files["a.bin"], server.ranges = b"<html>" * 1000, False
+    with pytest.raises(UserError, match="the server sent 6000 bytes in place of the rest"):
+        download(server.url + "a.bin", path, md5=MD5)
+    assert visible(tmp_path) == ["a.bin.part"]
+    assert part.read_bytes() == CONTENT[:1_000_000]
+    server.files["a.bin"], server.ranges, server.sent = CONTENT, True, 0
+    download(server.url + "a.bin", path, md5=MD5)
+    assert path.read_bytes() == CONTENT
+    assert server.sent == 2_000_000
+
+
+def test_a_server_without_ranges_that_breaks_off_earlier_costs_nothing(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a.bin.part").write_bytes(CONTENT[:1_000_000])
+    server.cuts, server.ranges = [500_000], False
+    with pytest.raises(UserError, match="the connection closed after 500000 of 3000000 bytes"):
+        download(server.url + "a.bin", tmp_path / "a.bin", md5=MD5)
+    assert (tmp_path / "a.bin.part").read_bytes() == CONTENT[:1_000_000]
+    server.cuts = [1_500_000]
+    download(server.url + "a.bin", tmp_path / "a.bin", md5=MD5)
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+    assert visible(tmp_path) == ["a.bin"]
+
+
 def test_a_silent_server_is_given_up(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "TIMEOUT", 0.1)
     server.seconds_per_block = 0.5
@@ -210,6 +237,19 @@ def test_offline_is_one_line_that_says_what_to_do(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(socket, "getaddrinfo", no_names)
     with pytest.raises(UserError, match=r": https://x\.org/a\.bin: Temporary failure in name resolution; run `robust"):
         download("https://x.org/a.bin", path, md5=MD5)
+
+
+def test_a_damaged_file_put_there_by_hand_is_told_of(tmp_path: Path) -> None:
+    address, path = closed_port() + "a.bin", tmp_path / "a.bin"
+    path.write_bytes(b"half")
+    with pytest.raises(UserError) as caught:
+        download(address, path, md5=MD5)
+    found = hashlib.md5(b"half", usedforsecurity=False).hexdigest()
+    assert str(caught.value) == (
+        f"a.bin could not be fetched: {address}: Connection refused; run `robustfeatures fetch` on a machine with "
+        f"internet, or put the file at {path}; the file at {path} has the MD5 {found}, not the published {MD5}"
+    )
+    assert path.read_bytes() == b"half"
 
 
 def test_mirrors_are_tried_in_order(server: Server, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     running.close()
 
 
-def study(folder: Path, **data: Any) -> Path:
+def study(folder: Path, *, others: Mapping[str, Any] | None = None, **data: Any) -> Path:
     """The smoke study on other data."""
     values = yaml.safe_load((REPOSITORY / "workflow" / "studies" / "smoke.yaml").read_text())
     path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump({**values, "data": data}))
+    path.write_text(yaml.safe_dump({**values, "data": data, "other_data": dict(others or {})}))
     return path
 
 
@@ -119,6 +119,49 @@ def test_the_line_to_write_makes_a_study_on_ones_own_photographs_whole(tmp_path:
     assert {name: len(part.labels) for name, part in parts.items()} == {"train": 6, "test": 6}
 
 
+def test_a_problem_names_the_data_set_that_has_it(tmp_path: Path) -> None:
+    own = own_file(tmp_path)
+    wrong = {"source": "npz", "path": str(own), "test": 0.25, "sha256": "0" * 64}
+    joined = [{"kind": "concatenate", "data": wrong}] * 2
+    missing = {"kind": "listed", "path": str(tmp_path / "none.txt"), "sha256": "0" * 64}
+    digits = {"source": "digits", "test": 0.25}
+    others = {"second": wrong, "third": {**digits, "operations": [missing, *joined]}}
+    path = study(tmp_path, **wrong, operations=joined, others=others)
+    with pytest.raises(UserError) as refusal:
+        list(fetch(path, tmp_path))
+    # What holds of the set that is joined twice is said once.
+    differs = f"{own} has the SHA-256 {sha256(own.read_bytes())}, not {'0' * 64}; is it damaged, or another one?"
+    assert str(refusal.value) == "; ".join(
+        [
+            f"{path}: data.sha256: {differs}",
+            f"{path}: data.operations: concatenate: data.sha256: {differs}",
+            f"{path}: other_data.second: data.sha256: {differs}",
+            f"{path}: other_data.third: data.operations: listed.path: {tmp_path}/none.txt does not exist",
+            f"{path}: other_data.third: data.operations: concatenate: data.sha256: {differs}",
+        ]
+    )
+
+
+def test_what_the_disk_refuses_does_not_keep_the_rest_back(server: Server, tmp_path: Path) -> None:
+    own = own_file(tmp_path)
+    right = {"source": "npz", "path": str(own), "test": 0.25, "sha256": sha256(own.read_bytes())}
+    unread = {"source": "constructed", "path": str(tmp_path / "pair"), "test": 0.25, "sha256": "0" * 64}
+    (tmp_path / "pair").mkdir()
+    (tmp_path / "pair" / "x_ims").mkdir()
+    (tmp_path / "pair" / "x_lab").write_bytes(b"")
+    # The downloads are to go where a file lies.
+    (tmp_path / "raw").write_bytes(b"")
+    path = study(tmp_path, source="cifar10.1-v6", others={"folder": unread, "second": right})
+    lines = fetch(path, tmp_path / "raw")
+    assert next(lines) == f"npz: {own}: SHA-256 {sha256(own.read_bytes())} as in the study"
+    with pytest.raises(UserError) as refusal:
+        next(lines)
+    assert str(refusal.value) == (
+        f"{path}: data.source: {tmp_path}/raw/cifar10.1: Not a directory; "
+        f"{path}: other_data.folder: data.path: {tmp_path}/pair/x_ims: Is a directory"
+    )
+
+
 @pytest.mark.parametrize("state", ["right", "changed", "missing"])
 def test_lists_of_images_are_checked_too(tmp_path: Path, state: str) -> None:
     index = tmp_path / "kept.txt"
@@ -141,6 +184,15 @@ def test_lists_of_images_are_checked_too(tmp_path: Path, state: str) -> None:
     }[state]
     with pytest.raises(UserError, match=expected):
         list(fetch(path, tmp_path))
+
+
+def test_a_list_without_a_digest_is_told_it(tmp_path: Path) -> None:
+    index = tmp_path / "kept.txt"
+    index.write_text("0\n2\n")
+    path = study(tmp_path, source="digits", test=0.25, operations=[{"kind": "listed", "path": str(index)}])
+    assert list(fetch(path, tmp_path))[1:] == [
+        f"listed: {index}: write beside this path in {path}: sha256: {sha256(index.read_bytes())}"
+    ]
 
 
 def test_the_command(workspace: Workspace) -> None:

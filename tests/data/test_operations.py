@@ -187,9 +187,18 @@ def test_a_list_for_one_of_the_sources_own_splits_leaves_the_others(tmp_path: Pa
     assert len(parts["test"].labels) == 1797
 
 
+def test_a_list_that_was_written_on_windows(tmp_path: Path) -> None:
+    chosen = [place for place in range(1797) if place % 7 != 2]
+    text = "\r\n".join([f"{LABELS[0]}/0000.png", *map(str, chosen[1:])])
+    parts = after(listing(tmp_path, b"\xef\xbb\xbf" + text.encode()))
+    assert sorted(int(place) for part in parts.values() for place in part.source_index) == chosen
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (f"0\n{'1' * 5000}\n", rf"list\.txt, line 2: no image of 'all' has the file name '{'1' * 60}\.\.\.'$"),
+        (f"0\n-{'9' * 18}\n", rf"list\.txt, line 2: index -{'9' * 18} is out of range"),
         ("0\n# and\n1797\n", r"list\.txt, line 3: index 1797 is out of range; 'all' has 1797 images"),
         ("0\n-1\n", r"list\.txt, line 2: index -1 is out of range"),
         ("5\n6\n\n5\n", r"list\.txt, line 4: '5' is on line 1 already"),
@@ -322,6 +331,29 @@ def test_operations_that_do_not_fit(operation: Operation, expected: str) -> None
     with pytest.raises(UserError, match=rf"^data\.operations: {expected}") as refusal:
         after(operation)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("samples", "rest", "expected"),
+    [
+        (1191, False, "the 7 other images are fewer than the 10 classes; give 10 to 1188 or all 1198$"),
+        (1191, True, "the 7 other images are fewer than the 10 classes; give 10 to 1188$"),
+        (9, False, "they are fewer than the 10 classes; give 10 to 1188 or all 1198$"),
+    ],
+)
+def test_a_subset_that_would_leave_a_class_out(samples: int, *, rest: bool, expected: str) -> None:
+    with pytest.raises(UserError, match=f"^data.operations: subset: {samples} samples cannot be drawn .*: {expected}"):
+        after(Subset(kind="subset", split="train", samples=samples, rest=rest))
+    for possible in (10, 1188):
+        part = after(Subset(kind="subset", split="train", samples=possible, rest=rest))["train"]
+        assert set(part.labels.tolist()) == set(range(10))
+
+
+@pytest.mark.parametrize(("rest", "remedy"), [(False, "give all 15"), (True, "the split has only 15 images")])
+def test_a_subset_of_too_few_images(*, rest: bool, remedy: str) -> None:
+    few = {"train": Part.whole(RawData(IMAGES[:15], np.arange(15) % 10, NAMES), "train")}
+    with pytest.raises(UserError, match=rf"the 3 other images are fewer than the 10 classes; {remedy}$"):
+        after(Subset(kind="subset", split="train", samples=12, rest=rest), few)
 
 
 def test_patterns_need_names() -> None:

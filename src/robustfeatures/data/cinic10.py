@@ -13,7 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustfeatures.data.folder import Listing, digest_of_images, folders_in, list_split, own_path, read_images
+from robustfeatures.data.folder import (
+    JUST_THESE,
+    MEND,
+    Listing,
+    digest_of_images,
+    folders_in,
+    list_split,
+    own_path,
+    read_images,
+)
 from robustfeatures.data.raw import RawData
 from robustfeatures.errors import UserError
 
@@ -52,18 +61,30 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     """
     listings = _list(parameters)
     if parameters.sha256 is None:
-        for split, listing in listings.items():
-            if len(listing.files) != COUNTS[parameters.source]:
-                raise UserError(
-                    f"data.path: {parameters.path}: {split} has {len(listing.files)} images, not the published "
-                    f"{COUNTS[parameters.source]}; mend it, or give data.sha256 of what you have"
-                )
+        _check_counts(listings, parameters, MEND)
     return read_images(parameters, listings, CLASSES, convert=True)
 
 
 def own_digest(parameters: Data) -> str:
-    """The digest of the images that the source uses, like that of the source `folder`."""
-    return digest_of_images(parameters, _list(parameters))
+    """The digest of the images that the source uses, like that of the source `folder`.
+
+    Raises:
+        UserError: as `load` does where it does not decode an image; with the digest, if only their number is wrong.
+    """
+    listings = _list(parameters)
+    found = digest_of_images(parameters, listings)
+    if parameters.sha256 is None:
+        _check_counts(listings, parameters, JUST_THESE.format(found))
+    return found
+
+
+def _check_counts(listings: dict[str, Listing], parameters: Data, remedy: str) -> None:
+    for split, listing in listings.items():
+        if len(listing.files) != COUNTS[parameters.source]:
+            raise UserError(
+                f"data.path: {parameters.path}: {split} has {len(listing.files)} images, not the published "
+                f"{COUNTS[parameters.source]}; {remedy}"
+            )
 
 
 def _list(parameters: Data) -> dict[str, Listing]:

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from robustfeatures.data.folder import check_digest, digest_of_files, own_path
 from robustfeatures.data.npz import check_range
 from robustfeatures.data.operations import Joined
-from robustfeatures.data.raw import POOL, RawData
+from robustfeatures.data.raw import POOL, RawData, count_classes
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
+    import torch
+
     from robustfeatures.recipes.parameters import Data
 
 
@@ -46,10 +48,10 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     for tensor in labels:
         if tensor.dtype.kind not in "iu" or tensor.ndim != 1:
             raise UserError(f"{where}: labels: shape {tensor.shape} and type {tensor.dtype}, not integers (N,)")
-    numbers = np.concatenate(labels).astype(np.int64)
+    numbers = np.concatenate(labels)
     joined = Joined(tuple(images))
-    class_names = tuple(str(number) for number in range(int(numbers.max(initial=0)) + 1))
-    pool = RawData(joined, numbers, class_names)
+    class_names = tuple(str(number) for number in range(count_classes(joined, numbers, where)))
+    pool = RawData(joined, numbers.astype(np.int64), class_names)
     pool.check(where)
     return {POOL: pool}
 
@@ -85,12 +87,22 @@ def _tensors(path: Path) -> list[NDArray[Any]]:
     except MemoryError:
         raise
     except Exception as error:  # torch raises many kinds for damaged or forbidden content
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"data.path: {path} is not a readable torch file of tensors: {reason}") from error
+        raise UserError(f"data.path: {path} is not a readable torch file of tensors: {_reason(error)}") from error
     tensors = list(loaded) if isinstance(loaded, list | tuple) else [loaded]
     if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         raise UserError(f"data.path: {path} holds no tensor or list of tensors")
+    return [_array(tensor, number, path) for number, tensor in enumerate(tensors)]
+
+
+def _array(tensor: torch.Tensor, number: int, path: Path) -> NDArray[Any]:
     try:
-        return [tensor.detach().numpy() for tensor in tensors]
-    except TypeError as error:
-        raise UserError(f"data.path: {path} holds tensors of type {tensors[0].dtype}; save float32") from error
+        return tensor.detach().numpy()
+    except (TypeError, RuntimeError) as error:
+        raise UserError(
+            f"data.path: {path} holds {tensor.layout} tensors of type {tensor.dtype}; save float32 or integers that "
+            f"numpy can take, dense and with their values (tensor {number}: {_reason(error)})"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,33 +207,82 @@ def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageData
     """One split of the zarr store at `path`; its images as an array, or read from disk where they are asked for.
 
     Raises:
-        UserError: the store was not written by this package, or has no such split.
+        UserError: the store was not written by this package, is damaged, or has no such split.
     """
-    root = _opened(path)
-    if split not in root:
-        raise UserError(f"{path}: no split {split!r}{suggestion(split, root.group_keys())}")
-    group = root[split]
-    class_names = root.attrs["class_names"]
-    assert isinstance(group, zarr.Group)
-    assert isinstance(class_names, list)
-    stored = StoredImages(path / split / "images")
-    columns = {name: np.asarray(array[...]) for name, array in group.arrays() if name != "images"}
+    class_names = _class_names(path)
+    if split not in splits_of(path):
+        raise UserError(f"{path}: no split {split!r}{suggestion(split, splits_of(path))}")
+    folder = path / split
+    _opened(folder)
+    stored = _stored_images(folder / "images")
+    labels = _column(folder / "labels", len(stored))
+    wrong = labels[(labels < 0) | (labels >= len(class_names))]
+    if len(wrong):
+        raise UserError(f"{folder / 'labels'}: damaged: {wrong[0]} is not among the {len(class_names)} classes")
+    with _reading(stored.path):
+        images = stored[np.arange(len(stored))] if in_memory else stored
     return ImageDataset(
-        images=stored[np.arange(len(stored))] if in_memory else stored,
-        labels=columns.pop("labels"),
-        provenance={name: columns[name] for name in PROVENANCE if name in columns},
-        class_names=tuple(map(str, class_names)),
+        images=images,
+        labels=labels,
+        provenance={name: _column(folder / name, len(stored)) for name in PROVENANCE if (folder / name).exists()},
+        class_names=class_names,
     )
 
 
 def splits_of(path: Path) -> tuple[str, ...]:
     """The names of the splits in the zarr store at `path`, sorted."""
-    return tuple(sorted(_opened(path).group_keys()))
+    _opened(path)
+    # zarr would pass over a folder whose zarr.json is lost.
+    return tuple(sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith(".")))
+
+
+def _class_names(path: Path) -> tuple[str, ...]:
+    class_names = _opened(path).attrs.get("class_names")
+    if not isinstance(class_names, list) or not class_names:
+        raise UserError(f"{path / 'zarr.json'}: class_names: damaged or missing; they must be a list of names")
+    return tuple(map(str, class_names))
+
+
+def _stored_images(folder: Path) -> StoredImages:
+    with _reading(folder):
+        stored = StoredImages(folder)
+    sizes = (*stored.shape, stored.shard_rows, stored.chunk_rows)
+    whole = len(stored.shape) == 4 and all(isinstance(size, int) and size > 0 for size in sizes)
+    if not whole or stored.shard_rows % stored.chunk_rows or stored.dtype not in (np.uint8, np.float32):
+        raise UserError(f"{folder}: damaged: its zarr.json does not describe images")
+    return stored
+
+
+def _column(folder: Path, count: int) -> NDArray[np.int64]:
+    """The labels or a kind of provenance of so many images, from the zarr array in a folder."""
+    with _reading(folder):
+        # Arrays of the format before this one may ask for a codec that unpickles.
+        array = zarr.open_array(store=folder, mode="r", zarr_format=3)
+        if array.shape != (count,) or array.dtype.kind not in "iu":
+            raise UserError(
+                f"{folder}: damaged: {array.dtype} {array.shape}, not an integer for each of {count} images"
+            )
+        rows = (array.shards or array.chunks)[0]
+        for number in range(-(-count // rows)):
+            file = folder / array.metadata.encode_chunk_key((number,))
+            # zarr would take what is lost for zeros.
+            if not file.is_file():
+                raise UserError(f"{file}: there is no such file")
+        return np.asarray(array[...])
 
 
 def _opened(path: Path) -> zarr.Group:
-    try:
-        # Arrays of the format before this one may ask for a codec that unpickles.
+    with _reading(path, "not a data set that this package wrote"):
         return zarr.open_group(store=path, mode="r", zarr_format=3)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not a data set that this package wrote") from error
+
+
+@contextmanager
+def _reading(path: Path, otherwise: str = "damaged, or not written by this package") -> Iterator[None]:
+    """Raise a UserError that begins with `path` where zarr cannot read what is there."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # zarr and its codecs raise many kinds for damaged content
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise UserError(f"{path}: {reason or otherwise}") from error

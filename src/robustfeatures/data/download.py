@@ -90,6 +90,10 @@ class _Checksum:
     def fits(self, path: Path) -> bool:
         return path.is_file() and self.found(path) == self.value
 
+    def differing(self, found: str) -> str:
+        """What to say of a file with another checksum."""
+        return f"has the {self.algorithm} {found}, not the published {self.value}"
+
 
 class _WrongChecksumError(Exception):
     """A whole file came that is not the published one."""
@@ -151,7 +155,10 @@ def _bring(urls: Sequence[str], path: Path, checksum: _Checksum) -> None:
             return
         logging.getLogger(__name__).warning("%s", failures[-1])
     advice = "run it again, " if reached else "run `robustfeatures fetch` on a machine with internet, "
-    raise UserError(f"{path.name} could not be fetched: {'; '.join(failures)}; {advice}or put the file at {path}")
+    damaged = f"; the file at {path} {checksum.differing(checksum.found(path))}" if path.is_file() else ""
+    raise UserError(
+        f"{path.name} could not be fetched: {'; '.join(failures)}; {advice}or put the file at {path}{damaged}"
+    )
 
 
 def _bring_from(url: str, part: Path, checksum: _Checksum) -> None:
@@ -163,7 +170,7 @@ def _bring_from(url: str, part: Path, checksum: _Checksum) -> None:
         if found == checksum.value:
             return
         part.unlink()
-    raise _WrongChecksumError(f"the file has the {checksum.algorithm} {found}, not the published {checksum.value}")
+    raise _WrongChecksumError(f"the file {checksum.differing(found)}")
 
 
 def _receive(url: str, part: Path) -> None:
@@ -182,7 +189,10 @@ def _receive(url: str, part: Path) -> None:
 
 
 def _transfer(url: str, part: Path) -> None:
-    """One request for what `part` lacks, appended to it; a server that always sends all makes it begin anew."""
+    """One request for what `part` lacks, appended to it; a server that always sends all makes it begin anew.
+
+    What is there is not given up for less.
+    """
     have = _size(part)
     # Compressed on its way, a file could not be resumed at a byte of its own.
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
@@ -196,19 +206,41 @@ def _transfer(url: str, part: Path) -> None:
             return
         raise
     with response:
-        begin = have if response.status == PARTIAL_CONTENT else 0
-        total = None if response.length is None else begin + response.length
-        with (
-            part.open("ab" if begin else "wb") as file,
-            tqdm(
-                desc=part.stem, initial=begin, total=total, unit="B", unit_scale=True, leave=False, disable=None
-            ) as progress,
-        ):
-            while block := response.read(BLOCK_BYTES):
-                file.write(block)
-                progress.update(len(block))
-    if total is not None and _size(part) < total:
-        raise ConnectionError(f"the connection closed after {_size(part)} of {total} bytes")
+        if have and response.status != PARTIAL_CONTENT:
+            _write_anew(response, part)
+        else:
+            _write(response, part, have)
+
+
+def _write(response: http.client.HTTPResponse, file: Path, begin: int) -> None:
+    """Append the answer to a file that holds the `begin` bytes before it."""
+    total = None if response.length is None else begin + response.length
+    with (
+        file.open("ab" if begin else "wb") as opened,
+        tqdm(
+            desc=file.stem, initial=begin, total=total, unit="B", unit_scale=True, leave=False, disable=None
+        ) as progress,
+    ):
+        while block := response.read(BLOCK_BYTES):
+            opened.write(block)
+            progress.update(len(block))
+    if total is not None and _size(file) < total:
+        raise ConnectionError(f"the connection closed after {_size(file)} of {total} bytes")
+
+
+def _write_anew(response: http.client.HTTPResponse, part: Path) -> None:
+    """The answer in place of `part`, unless it is the shorter one, as the page of a network that wants a login is."""
+    have, anew = _size(part), part.with_name(f"{part.name}.anew")
+    try:
+        _write(response, anew, 0)
+    finally:
+        came = _size(anew)
+        if came < have:
+            anew.unlink(missing_ok=True)
+        else:
+            anew.replace(part)
+    if came < have:
+        raise ConnectionError(f"the server sent {came} bytes in place of the rest of {part.name}")
 
 
 def _size(path: Path) -> int:

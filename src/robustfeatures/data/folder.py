@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from robustfeatures.data.operations import square
 from robustfeatures.data.raw import POOL, RawData
@@ -33,6 +33,13 @@ GREY = frozenset({"1", "L"})
 COLOUR = frozenset({"RGB", "P", "CMYK", "YCbCr"})
 # Conversion drops the transparency, so only sources that are known to hold such images accept it.
 TRANSPARENT = frozenset({"RGBA", "LA", "PA"})
+# PNG can say which colours are transparent without a channel of its own for that.
+WITH_TRANSPARENT_COLOURS = {"1": "LA", "L": "LA", "P": "PA", "RGB": "RGBA"}
+# A JPEG file may hold several too, but they are a telephone's other versions of the one photograph.
+OF_SEVERAL_IMAGES = frozenset({"PNG", "TIFF", "WEBP"})
+# What to do about a published set that is not whole.
+MEND = "mend it, or give data.sha256, which `robustfeatures fetch` tells"
+JUST_THESE = "mend it, or, to use just these images, give data.sha256: {}"
 # The processors that this job may use, which on a cluster are fewer than there are.
 THREADS = min(16, len(os.sched_getaffinity(0)))
 
@@ -43,8 +50,9 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     All images are grey (C = 1) or all have colour (C = 3), with 8 bits a channel. Without `size` all have one size.
 
     Raises:
-        UserError: the folder has another layout or another digest, a class folder is missing or empty, an image is
-            unreadable (unless `skip_unreadable`), grey among colour, deeper than 8 bits, or of another size.
+        UserError: the folder has another layout or another digest, a class folder is missing or empty, a link leads
+            nowhere, an image is unreadable or one of several in its file (unless `skip_unreadable`), grey among
+            colour, transparent, deeper than 8 bits, or of another size.
     """
     return read_images(parameters, *_list(parameters))
 
@@ -114,12 +122,13 @@ def folders_in(folder: Path) -> list[str]:
     """The names of the visible folders in a folder, sorted.
 
     Raises:
-        UserError: it is not a folder.
+        UserError: it is not a folder, or holds a link to nothing.
     """
     if not folder.is_dir():
         raise UserError(f"data.path: {folder} is not a folder")
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        visible = [_existing(entry) for entry in entries if not entry.name.startswith(".")]
+        return sorted(entry.name for entry in visible if entry.is_dir())
 
 
 def list_split(
@@ -128,7 +137,7 @@ def list_split(
     """The images of one split: of each class its folders in turn, of each folder the files whose name is `used`.
 
     Raises:
-        UserError: a folder is missing, or holds no image that is used.
+        UserError: a folder is missing, holds no image that is used, or a link to nothing in place of one.
     """
     files: list[str] = []
     labels: list[int] = []
@@ -148,7 +157,15 @@ def list_split(
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    return entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".") and entry.is_file()
+    named = entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".")
+    return named and _existing(entry).is_file()
+
+
+def _existing(entry: os.DirEntry[str]) -> os.DirEntry[str]:
+    """The entry, unless it is a link that leads nowhere, which is neither a file nor a folder."""
+    if entry.is_symlink() and not Path(entry.path).exists():
+        raise UserError(f"data.path: {entry.path} is a link to nothing")
+    return entry
 
 
 def _list(parameters: Data) -> tuple[dict[str, Listing], tuple[str, ...]]:
@@ -199,10 +216,17 @@ def _look(path: Path) -> Facts:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             # Pillow cuts 16 bits a channel to 8 without a word; only the raw mode of a tile tells.
             deep = any(";16" in str(tile) for tile in image.tile)
+            count = getattr(image, "n_frames", 1) if image.format in OF_SEVERAL_IMAGES else 1
+            if count > 1:
+                return Facts(sha256, problem=f"holds {count} images")
             image.load()
-            return Facts(sha256, f"{image.mode} with 16 bits" if deep else image.mode, image.width, image.height)
+            mode = WITH_TRANSPARENT_COLOURS.get(image.mode, image.mode) if "transparency" in image.info else image.mode
+            return Facts(sha256, f"{mode} with 16 bits" if deep else mode, image.width, image.height)
     except MemoryError:
         raise
+    except UnidentifiedImageError:
+        # Its own words hold an address in memory.
+        return Facts(sha256, problem=f"no image that Pillow reads as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     except Exception as error:  # each decoder has exceptions of its own for damaged files
         return Facts(sha256, problem=str(error) or type(error).__name__)
 

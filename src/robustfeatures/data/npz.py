@@ -1,56 +1,52 @@
 """Images of the user's own in one `.npz` file.
 
 A pool is `images` (N, C, H, W), uint8 or float32 in [0, 1], and `labels`, integer (N,). Splits are `train_images`,
-`train_labels`, and the same for `validation` and `test`. `class_names` is optional; other arrays are left alone.
+`train_labels`, and the same for `validation` (or `val`, or `valid`) and `test`. `class_names`, strings, is optional.
+Other arrays are left alone, unless they are called as a split's would be.
 """
 
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.data.folder import check_digest, own_path
-from robustfeatures.data.raw import POOL, RawData
+from robustfeatures.data.folder import SPLITS, check_digest, own_path
+from robustfeatures.data.raw import POOL, RawData, count_classes
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from numpy.lib.npyio import NpzFile
 
-SPLITS = ("train", "validation", "test")
+    from robustfeatures.recipes.parameters import Data
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     """The splits of the file, or its pool "all", in memory.
 
     Raises:
-        UserError: the file is missing, damaged or another than the recipe's, lacks an array, or an array has another
-            shape, type or range.
+        UserError: the file is missing, damaged or another than the recipe's, lacks an array, has arrays of an unknown
+            split, or an array has another shape, type or range.
     """
     path = own_path(parameters)
     check_digest(parameters, own_digest(parameters))
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {split: (arrays[images], arrays[labels]) for split, images, labels in _fields(arrays.files, path)}
-            names = arrays.get("class_names")
-    except (zipfile.BadZipFile, zlib.error, TypeError, ValueError, OSError) as error:
-        raise UserError(f"data.path: {path} is not a readable .npz file: {error}") from error
-    except KeyError as error:
-        raise UserError(f"data.path: {path} has no array {error.args[0].split()[0]!r}") from error
-    for split, (_, labels) in found.items():
+    prefixes, arrays, names = _read(path)
+    where = {split: f"data.path: {path}" + (f": {prefix[:-1]}" if prefix else "") for split, prefix in prefixes.items()}
+    for split, (_, labels) in arrays.items():
         if labels.dtype.kind not in "iu":
-            raise UserError(f"{_where(path, split)}: labels: the type is {labels.dtype}, not an integer")
-    _check_alike({split: images for split, (images, _) in found.items()}, path)
+            raise UserError(f"{where[split]}: labels: the type is {labels.dtype}, not an integer")
+    _check_alike({f"{prefixes[split]}images": images for split, (images, _) in arrays.items()}, path)
     if names is None:
-        names = np.arange(max((int(labels.max(initial=0)) for _, labels in found.values())) + 1)
-    class_names = tuple(str(name) for name in np.atleast_1d(names))
-    return {split: _raw(images, labels, class_names, _where(path, split)) for split, (images, labels) in found.items()}
+        classes = max(count_classes(images, labels, where[split]) for split, (images, labels) in arrays.items())
+        class_names = tuple(str(number) for number in range(classes))
+    else:
+        class_names = _class_names(names, path)
+    return {split: _raw(images, labels, class_names, where[split]) for split, (images, labels) in arrays.items()}
 
 
 def own_digest(parameters: Data) -> str:
@@ -71,32 +67,81 @@ def check_range(images: NDArray[Any], where: str) -> None:
         raise UserError(f"{where}: images: values from {images.min()} to {images.max()}; they must lie in 0 to 1")
 
 
-def _where(path: Path, split: str) -> str:
-    return f"data.path: {path}" if split == POOL else f"data.path: {path}: {split}"
+def _read(
+    path: Path,
+) -> tuple[dict[str, str], dict[str, tuple[NDArray[Any], NDArray[Any]]], NDArray[Any] | None]:
+    """The prefix of each split, its images and labels, and `class_names` where the file has them."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            prefixes = _prefixes(file.files, path)
+            arrays = {
+                split: (_array(file, f"{prefix}images", path), _array(file, f"{prefix}labels", path))
+                for split, prefix in prefixes.items()
+            }
+            return prefixes, arrays, _array(file, "class_names", path) if "class_names" in file.files else None
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # zipfile and numpy raise many kinds for damaged content
+        raise UserError(
+            f"data.path: {path} is not a readable .npz file: {str(error) or type(error).__name__}"
+        ) from error
 
 
-def _fields(arrays: list[str], path: Path) -> list[tuple[str, str, str]]:
-    """The split, and the names of its arrays of images and labels."""
-    splits = [split for split in SPLITS if f"{split}_images" in arrays or f"{split}_labels" in arrays]
-    if not splits:
-        return [(POOL, "images", "labels")]
+def _prefixes(arrays: list[str], path: Path) -> dict[str, str]:
+    """Each split, and what the names of its arrays begin with: `val_` for `val_images`, nothing for a pool."""
+    given: dict[str, str] = {}
+    for array in arrays:
+        name, underscore, kind = array.rpartition("_")
+        if not underscore or kind not in ("images", "labels"):
+            continue
+        if name not in SPLITS:
+            raise UserError(f"data.path: {path}: {array!r} is of no known split ({', '.join(SPLITS)}); rename it")
+        if given.setdefault(SPLITS[name], name) != name:
+            raise UserError(f"data.path: {path} has arrays of both {given[SPLITS[name]]!r} and {name!r}; keep one")
+    if not given:
+        return {POOL: ""}
+    splits = [split for split in dict.fromkeys(SPLITS.values()) if split in given]
     if "images" in arrays:
-        raise UserError(f"data.path: {path} has both 'images' and '{splits[0]}_images'; keep the pool or the splits")
-    return [(split, f"{split}_images", f"{split}_labels") for split in splits]
+        raise UserError(
+            f"data.path: {path} has both 'images' and '{given[splits[0]]}_images'; keep the pool or the splits"
+        )
+    return {split: f"{given[split]}_" for split in splits}
+
+
+def _array(file: NpzFile, name: str, path: Path) -> NDArray[Any]:
+    if name not in file.files:
+        raise UserError(f"data.path: {path} has no array {name!r}")
+    array = file[name]
+    # Members in another format come as their bytes.
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"data.path: {path}: {name} is not an array in numpy's format")
+    return array
+
+
+def _class_names(names: NDArray[Any], path: Path) -> tuple[str, ...]:
+    if names.ndim != 1 or names.dtype.kind not in "US" or not len(names):
+        raise UserError(
+            f"data.path: {path}: class_names: shape {names.shape} and type {names.dtype}, not strings (classes,)"
+        )
+    try:
+        return tuple((name if isinstance(name, bytes) else name.encode()).decode() for name in names.tolist())
+    except (ValueError, SystemError) as error:  # the latter for numbers beyond Unicode's
+        raise UserError(f"data.path: {path}: class_names: not text in UTF-8: {error}") from error
 
 
 def _check_alike(images: Mapping[str, NDArray[Any]], path: Path) -> None:
     first, expected = next(iter(images.items()))
-    for split, array in images.items():
+    for name, array in images.items():
         if array.shape[1:] != expected.shape[1:] or array.dtype != expected.dtype:
             raise UserError(
-                f"data.path: {path}: {split}_images are {array.dtype} {array.shape[1:]}, "
-                f"{first}_images {expected.dtype} {expected.shape[1:]}; all splits must be alike"
+                f"data.path: {path}: {name} are {array.dtype} {array.shape[1:]}, "
+                f"{first} {expected.dtype} {expected.shape[1:]}; all splits must be alike"
             )
 
 
 def _raw(images: NDArray[Any], labels: NDArray[Any], class_names: tuple[str, ...], where: str) -> RawData:
-    raw = RawData(images, labels.astype(np.int64), class_names)
+    raw = RawData(images, labels, class_names)
     raw.check(where)
     check_range(images, where)
-    return raw
+    # A label beyond int64 would become another one; only those that passed are sure to stay.
+    return replace(raw, labels=labels.astype(np.int64))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # The origin of a part that was joined from two: its source indices count in two places, so no list can name them.
 CONCATENATED = "concatenated"
 DROPPED = -1
+# Characters of an entry of a list that a message repeats.
+LONGEST_SHOWN = 60
 
 
 def apply(
@@ -207,6 +209,7 @@ def _subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part]:
     if operation.samples == count and operation.rest:
         raise UserError(f"{where}: {operation.samples} samples leave no rest of the split {operation.split!r}")
     if operation.samples < count:
+        _check_drawable(part, operation)
         try:
             drawn, others = train_test_split(
                 rows, train_size=operation.samples, stratify=part.labels, random_state=operation.seed
@@ -215,6 +218,23 @@ def _subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part]:
         except ValueError as error:
             raise UserError(f"{where}: {operation.samples} samples cannot be drawn by class: {error}") from error
     return {**parts, operation.split: part.rows(np.sort(rows))}
+
+
+def _check_drawable(part: Part, operation: Subset) -> None:
+    """Of every class the drawn images and the rest must each be able to hold one."""
+    count, classes = len(part.labels), len(np.unique(part.labels))
+    rest = count - operation.samples
+    if min(operation.samples, rest) >= classes:
+        return
+    possible = [f"{classes} to {count - classes}"] if 2 * classes <= count else []
+    if not operation.rest:
+        possible.append(f"all {count}")
+    few = f"the {rest} other images" if rest < classes else "they"
+    remedy = f"give {' or '.join(possible)}" if possible else f"the split has only {count} images"
+    raise UserError(
+        f"{_where(operation)}: {operation.samples} samples cannot be drawn by class: {few} are fewer than the "
+        f"{classes} classes; {remedy}"
+    )
 
 
 def _listed(parts: Mapping[str, Part], operation: Listed) -> dict[str, Part]:
@@ -251,10 +271,11 @@ def _entries(operation: Listed) -> Iterator[tuple[int, str]]:
         raise UserError(f"{where}: {path} does not exist")
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
-    if found != operation.sha256:
+    if operation.sha256 is not None and found != operation.sha256:
         raise UserError(f"{where}: {path} has the SHA-256 {found}, not {operation.sha256}; was it edited?")
     try:
-        lines = content.decode("utf-8").splitlines()
+        # Windows begins text files with a mark that is no part of the first entry.
+        lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: {path} is not a text file in UTF-8: {error}") from error
     for number, line in enumerate(lines, start=1):
@@ -266,19 +287,21 @@ def _entries(operation: Listed) -> Iterator[tuple[int, str]]:
 def _index_of(entry: str, origins: Mapping[str, Part], by_name: Mapping[str, list[int]], where: str) -> int:
     """The source index that a line of the list means."""
     part = next(iter(origins.values()))
-    if re.fullmatch(r"-?\d+", entry):
+    # Longer numbers are no place in any set, and Python reads none of thousands of digits.
+    if re.fullmatch(r"-?\d{1,18}", entry):
         if not 0 <= int(entry) < part.origin_size:
             raise UserError(f"{where}: index {entry} is out of range; {part.origin!r} has {part.origin_size} images")
         return int(entry)
+    shown = repr(entry if len(entry) <= LONGEST_SHOWN else f"{entry[:LONGEST_SHOWN]}...")
     if not by_name:
-        raise UserError(f"{where}: {entry!r} is no index, and the images of this source have no file names")
+        raise UserError(f"{where}: {shown} is no index, and the images of this source have no file names")
     found = by_name.get(entry, [])
     if not found:
         whole = sum(len(one.labels) for one in origins.values()) == part.origin_size
         remedy = "" if whole else "; list before other operations drop images"
-        raise UserError(f"{where}: no image of {part.origin!r} has the file name {entry!r}{remedy}")
+        raise UserError(f"{where}: no image of {part.origin!r} has the file name {shown}{remedy}")
     if len(found) > 1:
-        raise UserError(f"{where}: {len(found)} images have the file name {entry!r}; give their indices")
+        raise UserError(f"{where}: {len(found)} images have the file name {shown}; give their indices")
     return found[0]
 
 

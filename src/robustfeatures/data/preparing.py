@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -30,7 +31,7 @@ def prepared(parameters: Data, raw_folder: Path) -> dict[str, Part]:
     module, _, function = source_entry(parameters.source).partition(":")
     raw: dict[str, RawData] = getattr(import_module(module), function)(parameters, raw_folder)
     for name, data in raw.items():
-        data.check(parameters.path or f"data.source {parameters.source}")
+        data.check(f"data.path: {parameters.path}" if parameters.path else f"data.source: {parameters.source}")
         # Image folders have resized their files already, whose sizes may differ.
         if parameters.size is not None and data.images.shape[2:] != (parameters.size, parameters.size):
             raw[name] = replace(data, images=Resized(data.images, parameters.size))
@@ -48,7 +49,10 @@ def placed(parameters: Data, raw_folder: Path) -> Data:
 
 
 def split(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
-    """Train, validation and test, each in the order of the source. A share is drawn from all, then from what is left.
+    """Train, validation and test, each in the order of the source.
+
+    Both shares are of all images of the pool, or of the source's train split where it brings one. `test` is drawn from
+    them first, where the source brings no test split, then `validation` from what is left.
 
     Raises:
         UserError: a share is missing, or given for a split that the source brings itself; or a class has too few
@@ -58,26 +62,31 @@ def split(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
     if POOL in parts:
         if parameters.test is None:
             raise UserError("data.test: the source has one pool of images; say what share of it is for testing")
-        parts["train"], parts["test"] = _drawn(parts.pop(POOL), parameters.test, parameters.split_seed)
-        left = 1 - parameters.test
-    else:
-        if parameters.test is not None:
-            raise UserError(f"data.test: the source {parameters.source!r} has a test split of its own")
-        left = 1.0
-    if parameters.validation is not None:
-        if "validation" in parts:
-            raise UserError(f"data.validation: the source {parameters.source!r} has a validation split of its own")
-        if "train" not in parts:
-            raise UserError(f"data.validation: the source {parameters.source!r} has no images to train on")
-        share = parameters.validation / left
-        parts["train"], parts["validation"] = _drawn(parts["train"], share, parameters.split_seed)
+        parts["train"] = parts.pop(POOL)
+    whole = parts.get("train")
+    for name, share in (("test", parameters.test), ("validation", parameters.validation)):
+        if share is None:
+            continue
+        if name in parts:
+            raise UserError(f"data.{name}: the source {parameters.source!r} has a {name} split of its own")
+        if whole is None:
+            raise UserError(f"data.{name}: the source {parameters.source!r} has no images to train on")
+        count = _images_of(share, len(whole.labels))
+        parts["train"], parts[name] = _drawn(parts["train"], count, parameters.split_seed)
     return parts
 
 
-def _drawn(part: Part, share: float, seed: int) -> tuple[Part, Part]:
+def _images_of(share: float, total: int) -> int:
+    """A share of the images, rounded up."""
+    # In floating point 0.55 of 100 is a little more than 55.
+    return math.ceil(share * total - 1e-9)
+
+
+def _drawn(part: Part, count: int, seed: int) -> tuple[Part, Part]:
+    """The rest and `count` images, stratified by class."""
     try:
         rest, drawn = train_test_split(
-            np.arange(len(part.labels)), test_size=share, stratify=part.labels, random_state=seed
+            np.arange(len(part.labels)), test_size=count, stratify=part.labels, random_state=seed
         )
     except ValueError as error:
         raise UserError(f"data.validation, data.test: the images cannot be split so: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -49,19 +50,14 @@ class RawData:
 
     def check(self, where: str) -> None:
         """Raise a UserError that begins with `where` unless shapes, types and labels fit together."""
-        if len(self.images.shape) != 4 or self.images.shape[1] not in (1, 3):
-            raise UserError(f"{where}: images: the shape is {self.images.shape}, not (N, 1 or 3, height, width)")
-        if self.images.dtype not in (np.uint8, np.float32):
-            raise UserError(f"{where}: images: the type is {self.images.dtype}, not uint8 or float32")
-        if self.labels.shape != self.images.shape[:1]:
-            raise UserError(f"{where}: labels: {self.labels.shape} labels for {self.images.shape[0]} images")
+        check_alone(self.images, self.labels, where)
         for number, name in enumerate(self.class_names):
             if len(name) > LONGEST_NAME or len(name.splitlines()) > 1:
                 raise UserError(
                     f"{where}: class_names: the name of class {number} begins {name[:20]!r} and has {len(name)} "
                     f"characters; a name may have {LONGEST_NAME}, on one line"
                 )
-        twice = [name for name in self.class_names if self.class_names.count(name) > 1]
+        twice = [name for name, count in Counter(self.class_names).items() if count > 1]
         if twice:
             raise UserError(f"{where}: class_names: {twice[0]!r} appears twice")
         classes = len(self.class_names)
@@ -74,6 +70,35 @@ class RawData:
         missing = sorted(set(range(classes)) - set(self.labels.tolist()))
         if missing:
             raise UserError(f"{where}: labels: class {missing[0]} ({self.class_names[missing[0]]}) has no image")
+
+
+def check_alone(images: Images, labels: NDArray[Any], where: str) -> None:
+    """Raise a UserError that begins with `where` unless images and labels, without names of classes, fit together."""
+    if len(images.shape) != 4 or images.shape[1] not in (1, 3):
+        raise UserError(f"{where}: images: the shape is {images.shape}, not (N, 1 or 3, height, width)")
+    if 0 in images.shape[2:]:
+        raise UserError(f"{where}: images: the shape is {images.shape}; height and width must be at least 1")
+    if images.dtype not in (np.uint8, np.float32):
+        raise UserError(f"{where}: images: the type is {images.dtype}, not uint8 or float32")
+    if labels.shape != images.shape[:1]:
+        raise UserError(f"{where}: labels: {labels.shape} labels for {images.shape[0]} images")
+
+
+def count_classes(images: Images, labels: NDArray[Any], where: str) -> int:
+    """The number of classes where only the labels tell it, which have any type of integer: the largest, and one more.
+
+    Raises:
+        UserError: images and labels do not fit together, or a label is negative, or leaves some class without image.
+    """
+    check_alone(images, labels, where)
+    count = len(labels)
+    wrong = np.flatnonzero((labels < 0) | (labels >= count))
+    if len(wrong):
+        raise UserError(
+            f"{where}: labels: label {int(labels[wrong[0]])} of image {wrong[0]} is not among 0 to {count - 1}; "
+            f"every class needs an image, and there are {count}"
+        )
+    return int(labels.max(initial=0)) + 1
 
 
 @dataclass(frozen=True)

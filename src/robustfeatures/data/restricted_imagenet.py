@@ -7,11 +7,21 @@ any such variant of this source.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustfeatures.data.folder import Listing, digest_of_images, folders_in, list_split, own_path, read_images
+from robustfeatures.data.folder import (
+    JUST_THESE,
+    MEND,
+    Listing,
+    digest_of_images,
+    folders_in,
+    list_split,
+    own_path,
+    read_images,
+)
 from robustfeatures.data.raw import RawData
 from robustfeatures.errors import UserError
 
@@ -44,43 +54,64 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     ImageNet holds some grey, CMYK and transparent images; all become RGB.
 
     Raises:
-        UserError: `size` is not given, a split has not 1000 class folders, a class has not ImageNet's number of images
-            (unless `sha256` says that other images are meant), or as the source `folder` does.
+        UserError: `size` is not given, a split has not 1000 class folders named after synsets, a class has not
+            ImageNet's number of images (unless `sha256` says that other images are meant), or as the source `folder`
+            does.
     """
     if parameters.size is None:
         raise UserError(f"data.size: the source {parameters.source!r} needs a size, such as 224; its images have many")
     listings = _list(parameters)
     if parameters.sha256 is None:
-        _check_counts(listings, parameters)
+        _check_counts(listings, parameters, MEND)
     return read_images(parameters, listings, tuple(RANGES), convert=True)
 
 
-def _check_counts(listings: dict[str, Listing], parameters: Data) -> None:
+def _check_counts(listings: dict[str, Listing], parameters: Data, remedy: str) -> None:
     for split, listing in listings.items():
         per_class = Counter(file.rpartition("/")[0] for file in listing.files)
         for folder, count in per_class.items():
             if not FEWEST[split] <= count <= MOST[split]:
                 raise UserError(
                     f"data.path: {parameters.path}: {folder} has {count} images, ImageNet's has {FEWEST[split]} to "
-                    f"{MOST[split]}; mend it, or give data.sha256 of what you have"
+                    f"{MOST[split]}; {remedy}"
                 )
 
 
 def own_digest(parameters: Data) -> str:
-    """The digest of the images of the used classes, like that of the source `folder`."""
-    return digest_of_images(parameters, _list(parameters))
+    """The digest of the images of the used classes, like that of the source `folder`.
+
+    Raises:
+        UserError: as `load` does where it does not decode an image; with the digest, if only their number is wrong.
+    """
+    listings = _list(parameters)
+    found = digest_of_images(parameters, listings)
+    if parameters.sha256 is None:
+        _check_counts(listings, parameters, JUST_THESE.format(found))
+    return found
 
 
 def _list(parameters: Data) -> dict[str, Listing]:
     root = own_path(parameters)
-    return {split: _list_split(root, name) for split, name in SPLITS.items()}
+    synsets = {name: _synsets(root, name) for name in SPLITS.values()}
+    differing = sorted(set.symmetric_difference(*map(set, synsets.values())))
+    if differing:
+        raise UserError(f"data.path: {root}: the class folder {differing[0]!r} is in only one of train and val")
+    return {
+        split: list_split(root, name, [synsets[name][first : last + 1] for first, last in RANGES.values()])
+        for split, name in SPLITS.items()
+    }
 
 
-def _list_split(root: Path, name: str) -> Listing:
+def _synsets(root: Path, name: str) -> list[str]:
+    """The class folders of one split, sorted as ImageNet's classes are."""
     folder = root / name
     if not folder.is_dir():
         raise UserError(f"data.path: {root} has no folder {name!r}; an ImageNet folder has train and val")
     synsets = folders_in(folder)
+    # Other names sort otherwise, "10" before "2", and every label would be wrong.
+    strange = [synset for synset in synsets if not re.fullmatch("n[0-9]{8}", synset)]
+    if strange:
+        raise UserError(f"data.path: {folder} has a class folder {strange[0]!r}, not a synset such as 'n02084071'")
     if len(synsets) != CLASSES:
         raise UserError(f"data.path: {folder} has {len(synsets)} class folders; the ranges count in all {CLASSES}")
-    return list_split(root, name, [synsets[first : last + 1] for first, last in RANGES.values()])
+    return synsets

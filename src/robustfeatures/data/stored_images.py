@@ -91,7 +91,9 @@ class StoredImages:
         with path.open("rb") as file:
             begin = file.seek(0, os.SEEK_END) - chunks * INDEX_ENTRY_BYTES - CHECKSUM_BYTES
             file.seek(max(begin, 0))
-            index = np.frombuffer(file.read(used * INDEX_ENTRY_BYTES), "<u8")
+            content = file.read(used * INDEX_ENTRY_BYTES)
+        # Of a file that was cut off, what is left need not be whole numbers.
+        index = np.frombuffer(content, "<u8", count=len(content) // 8)
         length = self.chunk_rows * self.row_bytes
         expected = np.stack([np.arange(used) * length, np.full(used, length)], axis=1).ravel()
         if begin < 0 or not np.array_equal(index, expected):
