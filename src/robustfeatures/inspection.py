@@ -51,7 +51,9 @@ def show(path: Path, store: Store) -> Iterator[str]:
 def _files_of_view(path: Path) -> list[str] | None:
     """The files of a table, figure, claims file or page, below the results folder; None for other references."""
     try:
-        return list(read_json(path)["files"])
+        view = read_json(path)
+        view["recipe"]["parts"]
+        return list(view["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

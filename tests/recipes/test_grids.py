@@ -42,12 +42,33 @@ def test_cells_are_every_combination(tmp_path: Path) -> None:
         (0.1, "none", 2.25e-4),
     ]
     assert list(cells[0].varied) == ["learning_rate", "augmentation", "weight_decay"]
-    assert cells[5].name == "table.learning_rate-0.1.augmentation-none.weight_decay-0.000225"
+    assert cells[5].name == "table.learning_rate-0.1.weight_decay-0.000225"
     assert cells[1].training.augmentation == Augmentation(crop_padding=4, flip=True)
     base = study.training["pathway-1"]
     for cell in cells:
         assert study.training[cell.name] == cell.training
         assert (cell.training.epochs, cell.training.milestones) == (base.epochs, base.milestones)
+
+
+def test_a_block_that_is_added_renames_no_cell(tmp_path: Path) -> None:
+    """Although every cell is then told apart by the new field too."""
+    block = {"weight_decay": [1e-5, 5e-4], "learning_rate": [0.1]}
+    before = read_study(written(tmp_path, block)).cells("table")
+    after = read_study(written(tmp_path, block, {"momentum": [0.0], "learning_rate": [0.1]})).cells("table")
+    assert [cell.name for cell in before] == [
+        "table.weight_decay-1e-05.learning_rate-0.1",
+        "table.weight_decay-0.0005.learning_rate-0.1",
+    ]
+    assert [(cell.name, cell.training) for cell in after[:2]] == [(cell.name, cell.training) for cell in before]
+    assert after[2].name == "table.momentum-0.learning_rate-0.1"
+    assert all(list(cell.varied) == ["weight_decay", "learning_rate", "momentum"] for cell in after)
+
+
+def test_the_same_cell_in_two_blocks_is_told(tmp_path: Path) -> None:
+    """By whatever fields the blocks name it."""
+    path = written(tmp_path, {"learning_rate": [0.1]}, {"learning_rate": [0.1], "weight_decay": [5e-3]})
+    with pytest.raises(UserError, match=r"grids\.table\.cells\.1: the cell 'table\.learning_rate-0\.1\.weight_decay-"):
+        read_study(path)
 
 
 def test_a_cell_is_a_training_like_any_other(tmp_path: Path) -> None:

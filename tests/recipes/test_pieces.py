@@ -28,7 +28,7 @@ def test_another_architecture_makes_another_artifact(study: Study) -> None:
 
 
 def test_other_data_carry_through(study: Study) -> None:
-    pieces = Pieces(replace(study, other_data={"halves": Data(source="digits", test=0.5)}))
+    pieces = Pieces(replace(study, other_data={"halves": Data(source="digits", validation=0.25, test=0.5)}))
     model = pieces.downstream_model("D_det", 0, data="halves")
     assert model.inputs["data"].inputs["data"] is pieces.data("halves")
     assert model.inputs["data"].inputs["source"].inputs["data"] is pieces.data("halves")

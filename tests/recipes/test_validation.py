@@ -14,7 +14,7 @@ STUDY_CASES = {
     "unknown architecture": (
         "small-cnn",
         "smal-cnn",
-        "architecture: 'smal-cnn' is unknown (did you mean 'small-cnn'?)",
+        "architecture.name: 'smal-cnn' is unknown (did you mean 'small-cnn'?)",
     ),
     "unknown field": (
         "batch_size: 64",

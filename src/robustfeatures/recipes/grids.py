@@ -32,7 +32,8 @@ class Grid(Strict):
 class Cell:
     """One training of a grid; `varied` holds the value of every field that any cell of the grid varies.
 
-    `name` is the grid's with each varied field and its value. Values are numbers, or text for anything else.
+    `name` is the grid's with each field that the cell's own block names and its value, so that no other block changes
+    it. Values are numbers, or text for anything else.
     """
 
     name: str
@@ -58,10 +59,10 @@ def unfolded(name: str, grid: Grid, trainings: Mapping[str, Training]) -> tuple[
             values = _changed(base, changes, f"{where}.cells.{number}")
             training = _training(values, f"{where}.cells.{number}")
             varied = {field: _readable(_value(plain(training), field)) for field in varying}
-            cell = Cell(
-                ".".join([name, *(f"{field}-{_text(value)}" for field, value in varied.items())]), varied, training
-            )
-            if cell.name in cells:
+            # Only what the block itself names: another block, added later, costs this cell nothing.
+            named = (f"{field}-{_text(varied[field])}" for field in block)
+            cell = Cell(".".join([name, *named]), varied, training)
+            if cell.name in cells or varied in [other.varied for other in cells.values()]:
                 raise UserError(f"{where}.cells.{number}: the cell {cell.name!r} appears twice")
             cells[cell.name] = cell
     return tuple(cells.values())

@@ -72,13 +72,14 @@ class Subset(Strict):
 class Listed(Strict):
     """Only the images that a text file lists, one index or file name a line; `#` begins a comment.
 
-    An index counts from 0 in the source's own split (`train` or `test` as published, or `all` where it has none), which
-    `split` names; images of the source's other splits are kept.
+    The list lies at `path`, and its SHA-256 says what it holds. An index counts from 0 in the source's own split
+    (`train` or `test` as published, or `all` where it has none), which `split` names; images of the source's other
+    splits are kept.
     """
 
     kind: Literal["listed"]
     path: str
-    sha256: str
+    sha256: str | None = None
     split: Literal["train", "validation", "test", "all"] = "all"
 
 
@@ -107,9 +108,9 @@ Operation = Annotated[
 class Data(Strict):
     """Raw images in their canonical form.
 
-    A source brings its own train and test split, or one pool of images. `test` is the share of a pool that is drawn for
-    testing, `validation` the share of the pool, or of the source's train split, that is drawn for validation; both are
-    stratified by class. The user's own files lie at `path`, which is no part of what they are: their SHA-256 is.
+    A source brings its own splits, or one pool of images. `test` is the share of the pool that is drawn for testing, or
+    of the source's train split where it brings no test split; `validation` the same for validation; both are stratified
+    by class. The user's own files lie at `path`, which is no part of what they are: their SHA-256 is.
     `size` resizes the shorter side of each image, then crops the centre to a square. `operations` follow the split.
     """
 

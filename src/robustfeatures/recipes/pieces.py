@@ -10,9 +10,10 @@ from robustfeatures.errors import UserError, suggestion
 from robustfeatures.recipes import parameters as p
 from robustfeatures.recipes.adversaries import Attack
 from robustfeatures.recipes.canonical import canonical_json, digest, plain
+from robustfeatures.recipes.checks import check_attacks, has_split
 from robustfeatures.recipes.grids import Cell
 from robustfeatures.recipes.recipe import Recipe
-from robustfeatures.recipes.study import Robustness, Study, check_attacks
+from robustfeatures.recipes.study import Robustness, Study
 
 T = TypeVar("T")
 
@@ -90,8 +91,17 @@ class Pieces:
     def derived(self, name: str, seed: int, *, data: str = "D") -> Recipe:
         """A named derived data set, made from D or another data set with the source model of the same seed."""
         derived = _named(self.study.derived, name, "derived")
+        self._check_splits(name, derived.splits, data)
         inputs = {"data": self.data(data), "source": self.source_model(derived.source, seed, data=data)}
         return self.made(f"{self.data(data).label}-{name}", derived.method, seed, inputs, splits=derived.splits)
+
+    def _check_splits(self, name: str, splits: Sequence[p.Split], data: str) -> None:
+        parameters, field = self.data(data).parameters, "data" if data == "D" else f"other_data.{data}"
+        assert isinstance(parameters, p.Data)
+        for split in splits:
+            if not has_split(parameters, split):
+                remedy = f"; give {field}.validation a share" if split == "validation" else ""
+                raise UserError(f"derived.{name}.splits: {field} has no {split} split{remedy}")
 
     def made(
         self,

@@ -9,10 +9,11 @@ from typing import Any
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.experiments.catalogue import experiment, experiment_modules
+from robustfeatures.recipes.checks import check_digests
 from robustfeatures.recipes.config import Config
 from robustfeatures.recipes.pieces import Pieces
 from robustfeatures.recipes.recipe import Recipe
-from robustfeatures.recipes.study import check_digests, find_study, read_study
+from robustfeatures.recipes.study import find_study, read_study
 from robustfeatures.recipes.validation import validated
 from robustfeatures.recipes.view import Part, View, views_of
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import MinLen
 
-from robustfeatures.data.registry import BROUGHT, OWN_FILES, source_entry
 from robustfeatures.errors import UserError, suggestion
-from robustfeatures.models.registry import factory_name
-from robustfeatures.recipes.adversaries import Attack, Attacks
+from robustfeatures.recipes.adversaries import Attacks
+from robustfeatures.recipes.checks import (
+    check_architecture,
+    check_attacks,
+    check_data,
+    check_published_setting,
+    check_training,
+)
 from robustfeatures.recipes.grids import Cell, Grid, unfolded
 from robustfeatures.recipes.parameters import (
     Architecture,
@@ -80,6 +85,11 @@ class Study(Strict):
         named = {f"other_data.{name}": data for name, data in self.other_data.items()}
         return named if self.data is None else {"data": self.data, **named}
 
+    def all_architectures(self) -> dict[str, Architecture]:
+        """Every network of the study by the field that holds it."""
+        named = {f"other_architectures.{name}": network for name, network in self.other_architectures.items()}
+        return named if self.architecture is None else {"architecture": self.architecture, **named}
+
     def cells(self, grid: str) -> tuple[Cell, ...]:
         """The trainings of a named grid."""
         return unfolded(grid, self.grids[grid], self.training)
@@ -95,19 +105,22 @@ def read_study(path: Path) -> Study:
     try:
         for where, data in study.all_data().items():
             check_data(data, where)
-        for architecture in (study.architecture, *study.other_architectures.values()):
-            if architecture is not None:
-                factory_name(architecture.name)
+        for where, architecture in study.all_architectures().items():
+            check_architecture(architecture, where)
+        for name, training in study.training.items():
+            check_training(training, f"training.{name}")
         cells = {cell.name: cell.training for grid in study.grids for cell in study.cells(grid)}
+        for name, training in cells.items():
+            check_training(training, f"grids.{name}")
+        if study.published_setting is not None:
+            check_published_setting(study.published_setting)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     study = replace(study, training={**study.training, **cells})
     for name, derived in study.derived.items():
-        for role, training in (("source", derived.source), ("training", derived.training)):
-            if training not in study.training:
-                raise UserError(
-                    f"{path}: derived.{name}.{role}: {training!r} is unknown{suggestion(training, study.training)}"
-                )
+        for role, used in (("source", derived.source), ("training", derived.training)):
+            if used not in study.training:
+                raise UserError(f"{path}: derived.{name}.{role}: {used!r} is unknown{suggestion(used, study.training)}")
         if "test" in derived.splits:
             raise UserError(f"{path}: derived.{name}.splits: a set to train on must not be derived from the test split")
     if study.robustness is not None:
@@ -117,49 +130,6 @@ def read_study(path: Path) -> Study:
     if len(set(study.seeds)) < len(study.seeds):
         raise UserError(f"{path}: seeds: a seed appears twice")
     return study
-
-
-def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None:
-    """Check that attacks can run together.
-
-    Raises:
-        UserError: one appears twice, or one is made for another norm.
-    """
-    if len({attack.name for attack in attacks}) < len(attacks):
-        raise UserError(f"{where}: an attack appears twice")
-    if norm != "l2" and any(attack.kind == "cw-l2" for attack in attacks):
-        raise UserError(f"{where}: cw-l2 attacks in the norm l2 alone, not in {norm}")
-
-
-def check_data(data: Data, where: str) -> None:
-    """Check what can be said of the data set in the field `where` before it is read.
-
-    Raises:
-        UserError: the source is unknown, a file of the user's is not named or not there, or the shares leave nothing.
-    """
-    for each in data.all_sources():
-        source_entry(each.source)
-        if each.source in OWN_FILES and each.path is None:
-            raise UserError(f"{where}.path: the source {each.source!r} needs the path of your files")
-        if each.source not in OWN_FILES | BROUGHT.keys():
-            for name in ("path", "sha256"):
-                if getattr(each, name) is not None:
-                    raise UserError(f"{where}.{name}: the source {each.source!r} takes none")
-        if each.source in OWN_FILES and not Path(str(each.path)).exists():
-            raise UserError(f"{where}.path: {each.path} does not exist")
-        if (each.validation or 0) + (each.test or 0) >= 1:
-            raise UserError(f"{where}.test: validation and test leave nothing to train on")
-
-
-def check_digests(data: Data, where: str) -> None:
-    """Check that a study says what its user's own files hold, which is part of every recipe made from them.
-
-    Raises:
-        UserError: a SHA-256 is missing.
-    """
-    for each in data.all_sources():
-        if each.source in OWN_FILES and each.sha256 is None:
-            raise UserError(f"{where}.sha256: missing for {each.path}; `robustfeatures fetch` prints it")
 
 
 def find_study(folder: Path, name: str) -> Path:

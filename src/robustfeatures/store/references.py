@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,18 @@ class Artifacts:
 
     @classmethod
     def of(cls, reference: Path) -> tuple[Artifacts, str]:
-        """The folder that a reference lies in, and the artifact it names."""
-        return cls(reference.parents[1]), f"{reference.parent.name}/{reference.stem}"
+        """The folder that a reference lies in, and the artifact it names; the reference itself may be still to come.
+
+        Raises:
+            UserError: no reference can have that name.
+        """
+        # A name within the folder of a stage says nothing of the folders above, and `..` hides them. Otherwise messages
+        # speak of files as they were called.
+        told = len(reference.parts) > 2 and ".." not in reference.parts
+        path = reference if told else Path(os.path.normpath(reference.absolute()))
+        if path.suffix != ".json" or len(path.parents) < 2:
+            raise UserError(f"{reference}: there is no such reference")
+        return cls(path.parents[1]), f"{path.parent.name}/{path.stem}"
 
 
 def read_reference(path: Path) -> dict[str, Any]:
