@@ -120,12 +120,21 @@ def _by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any] | None:
-    """What the paper prints for an experiment, in this setting or else in its first: source, setting, rows."""
+    """What the paper prints for an experiment: source, setting, rows.
+
+    In this setting or else in every one, each row then saying which.
+    """
     from robustfeatures.recipes.yaml import read_yaml
 
     published: list[dict[str, Any]] = read_yaml(PUBLISHED / f"{experiment.paper}.yaml").get(experiment.id, [])
-    same = [entry for entry in published if entry["setting"] == setting]
-    return next(iter([*same, *published]), None)
+    entries = [entry for entry in published if entry["setting"] == setting] or published
+    if len(entries) < 2:
+        return next(iter(entries), None)
+    return {
+        "source": ", ".join(dict.fromkeys(entry["source"] for entry in entries)),
+        "setting": ", ".join(dict.fromkeys(entry["setting"] for entry in entries)),
+        "rows": [{"setting": entry["setting"], **row} for entry in entries for row in entry["rows"]],
+    }
 
 
 def build_view(reference: Path, *, store: Store) -> None:

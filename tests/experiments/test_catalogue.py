@@ -33,7 +33,7 @@ def sources(study: Study) -> set[str]:
 # A million images, and so one seed.
 ONE_SEED = {"not-bugs-restricted-imagenet"}
 
-# The papers' toy models need no data and run at their own size, so that one study is both.
+# The papers' toy models need no data and run in full, so that one study is both.
 SMALL = [name for name, study in STUDIES.items() if sources(study) <= {"digits"}]
 FULL = [name for name, study in STUDIES.items() if sources(study) != {"digits"} and name not in SHORTENED]
 

@@ -52,7 +52,7 @@ def test_the_small_study_of_photographs(workspace: Workspace) -> None:
         ("samples: 2000", "samples: 200"),
         ("samples: 300", "samples: 50"),
         ("samples: 500", "samples: 100"),
-        ("epochs: 10", "epochs: 1"),
+        ("epochs: 10", "epochs: 2"),
         ("milestones: [8]", "milestones: [1]"),
         ("steps: 15}}", "steps: 2}}"),
     ):

@@ -27,7 +27,10 @@ BY = ["network", "centre_is"]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The paper's size. `neurons` is m, for each class of both networks; `deviation` that of the initialisation."""
+    """The size of this project's list of experiments; the slides print none.
+
+    `neurons` is m, for each class of both networks; `deviation` that of the initialisation.
+    """
 
     clusters: Annotated[int, Ge(2)] = 10
     dimension: Annotated[int, Ge(1)] = 3072
