@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.recipes.checks import PUBLISHED
 from robustfeatures.recipes.code import code_digest
-from robustfeatures.recipes.view import PUBLISHED
 from robustfeatures.store.files import file_sha256, read_json, write_atomically, write_json
 from robustfeatures.store.references import Artifacts, read_reference
 from robustfeatures.store.store import Store

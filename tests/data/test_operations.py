@@ -218,6 +218,8 @@ def test_lists_that_are_refused(tmp_path: Path, text: str | bytes, expected: str
 def test_lists_that_do_not_fit_the_source(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has the SHA-256 [0-9a-f]{64}, not 0000"):
         after(listing(tmp_path, "0", sha256="0" * 64))
+    with pytest.raises(UserError, match=r"list\.txt has the SHA-256 [0-9a-f]{64}; give it in the recipe$"):
+        after(listing(tmp_path, "0", sha256=None))
     with pytest.raises(UserError, match=r"none\.txt does not exist$"):
         after(listing(tmp_path, "0", path=str(tmp_path / "none.txt")))
     with pytest.raises(UserError, match=r"the source has no split 'train' \(it has: all\)$"):

@@ -13,7 +13,7 @@ from robustfeatures.experiments.catalogue import experiment, experiment_modules
 from robustfeatures.experiments.claims import Claim
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.summaries import over_seeds, with_published
-from robustfeatures.recipes.view import PUBLISHED
+from robustfeatures.recipes.checks import PUBLISHED
 from robustfeatures.recipes.yaml import read_yaml
 from robustfeatures.stages.table import markdown
 from robustfeatures.views import read_published

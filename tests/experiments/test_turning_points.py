@@ -16,7 +16,7 @@ from robustfeatures.experiments.turning_points import (
     smoothed,
     transition,
 )
-from robustfeatures.recipes.view import PUBLISHED
+from robustfeatures.recipes.checks import PUBLISHED
 from robustfeatures.recipes.yaml import read_yaml
 
 EPOCHS = np.arange(1, 121)

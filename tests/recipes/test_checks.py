@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from robustfeatures.data.registry import OWN_FILES, SOURCES
+from robustfeatures.data.registry import OWN_FILES, SOURCES, SPLITS
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.checks import SPLITS
 from robustfeatures.recipes.config import Config
 from robustfeatures.recipes.plan import Plan, unfold
 from robustfeatures.recipes.study import read_study

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -82,6 +83,14 @@ def test_optimisers_are_torchs(
         reference.step()
     torch.testing.assert_close(one.weight, other.weight)
     torch.testing.assert_close(one.bias, other.bias)
+
+
+def test_adam_counts_its_steps_on_the_processor() -> None:
+    """On a GPU torch would wait for the number of every parameter; a checkpoint is read to there whole."""
+    elsewhere = Mock(cpu=lambda: torch.tensor(3.0))
+    optimiser = Adam([torch.nn.Parameter(torch.ones(2))], momentum=0.9, weight_decay=0.0)
+    optimiser.restore({"first": {}, "second": {}, "steps": {0: elsewhere}})
+    assert optimiser.state == {"first": {}, "second": {}, "steps": {0: torch.tensor(3.0)}}
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,17 @@ archive spells it `cifar10-`, so here a name that begins with "cifar" is CIFAR-1
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.data.folder import (
-    JUST_THESE,
-    MEND,
     Listing,
-    digest_of_images,
+    digest_of_published,
     folders_in,
     list_split,
     own_path,
-    read_images,
+    read_published,
 )
 from robustfeatures.data.raw import RawData
 from robustfeatures.errors import UserError
@@ -59,10 +57,7 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
         UserError: a split or a class folder is missing or empty, or has not the published number of images (unless
             `sha256` says that other images are meant), or as the source `folder` does.
     """
-    listings = _list(parameters)
-    if parameters.sha256 is None:
-        _check_counts(listings, parameters, MEND)
-    return read_images(parameters, listings, CLASSES, convert=True)
+    return read_published(parameters, _list(parameters), CLASSES, _check_counts)
 
 
 def own_digest(parameters: Data) -> str:
@@ -71,14 +66,10 @@ def own_digest(parameters: Data) -> str:
     Raises:
         UserError: as `load` does where it does not decode an image; with the digest, if only their number is wrong.
     """
-    listings = _list(parameters)
-    found = digest_of_images(parameters, listings)
-    if parameters.sha256 is None:
-        _check_counts(listings, parameters, JUST_THESE.format(found))
-    return found
+    return digest_of_published(parameters, _list(parameters), _check_counts)
 
 
-def _check_counts(listings: dict[str, Listing], parameters: Data, remedy: str) -> None:
+def _check_counts(listings: Mapping[str, Listing], parameters: Data, remedy: str) -> None:
     for split, listing in listings.items():
         if len(listing.files) != COUNTS[parameters.source]:
             raise UserError(

@@ -209,9 +209,10 @@ def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageData
     Raises:
         UserError: the store was not written by this package, is damaged, or has no such split.
     """
-    class_names = _class_names(path)
-    if split not in splits_of(path):
-        raise UserError(f"{path}: no split {split!r}{suggestion(split, splits_of(path))}")
+    class_names = _class_names(_opened(path), path)
+    splits = _splits(path)
+    if split not in splits:
+        raise UserError(f"{path}: no split {split!r}{suggestion(split, splits)}")
     folder = path / split
     _opened(folder)
     stored = _stored_images(folder / "images")
@@ -232,12 +233,16 @@ def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageData
 def splits_of(path: Path) -> tuple[str, ...]:
     """The names of the splits in the zarr store at `path`, sorted."""
     _opened(path)
+    return _splits(path)
+
+
+def _splits(path: Path) -> tuple[str, ...]:
     # zarr would pass over a folder whose zarr.json is lost.
     return tuple(sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith(".")))
 
 
-def _class_names(path: Path) -> tuple[str, ...]:
-    class_names = _opened(path).attrs.get("class_names")
+def _class_names(root: zarr.Group, path: Path) -> tuple[str, ...]:
+    class_names = root.attrs.get("class_names")
     if not isinstance(class_names, list) or not class_names:
         raise UserError(f"{path / 'zarr.json'}: class_names: damaged or missing; they must be a list of names")
     return tuple(map(str, class_names))

@@ -37,9 +37,6 @@ TRANSPARENT = frozenset({"RGBA", "LA", "PA"})
 WITH_TRANSPARENT_COLOURS = {"1": "LA", "L": "LA", "P": "PA", "RGB": "RGBA"}
 # A JPEG file may hold several too, but they are a telephone's other versions of the one photograph.
 OF_SEVERAL_IMAGES = frozenset({"PNG", "TIFF", "WEBP"})
-# What to do about a published set that is not whole.
-MEND = "mend it, or give data.sha256, which `robustfeatures fetch` tells"
-JUST_THESE = "mend it, or, to use just these images, give data.sha256: {}"
 # The processors that this job may use, which on a cluster are fewer than there are.
 THREADS = min(16, len(os.sched_getaffinity(0)))
 
@@ -246,6 +243,35 @@ def digest_of_images(parameters: Data, listings: Mapping[str, Listing]) -> str:
             for file, facts in zip(listing.files, _look_at_all(root, listing.files, _hash), strict=True)
         }
     )
+
+
+# Given a published set's listings, its parameters, and what to do where a number is not the published one.
+CheckCounts = Callable[[Mapping[str, Listing], "Data", str], None]
+
+
+def digest_of_published(parameters: Data, listings: Mapping[str, Listing], check_counts: CheckCounts) -> str:
+    """The digest of a published set that the user brings, which is whole unless `sha256` says that others are meant.
+
+    Raises:
+        UserError: it is not whole; with the digest.
+    """
+    found = digest_of_images(parameters, listings)
+    if parameters.sha256 is None:
+        check_counts(listings, parameters, f"mend it, or, to use just these images, give data.sha256: {found}")
+    return found
+
+
+def read_published(
+    parameters: Data, listings: Mapping[str, Listing], class_names: tuple[str, ...], check_counts: CheckCounts
+) -> dict[str, RawData]:
+    """The images of such a set, all as RGB.
+
+    Raises:
+        UserError: it is not whole, or as `load` does.
+    """
+    if parameters.sha256 is None:
+        check_counts(listings, parameters, "mend it, or give data.sha256, which `robustfeatures fetch` tells")
+    return read_images(parameters, listings, class_names, convert=True)
 
 
 def read_images(

@@ -271,7 +271,9 @@ def _entries(operation: Listed) -> Iterator[tuple[int, str]]:
         raise UserError(f"{where}: {path} does not exist")
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
-    if operation.sha256 is not None and found != operation.sha256:
+    if operation.sha256 is None:
+        raise UserError(f"{where}: {path} has the SHA-256 {found}; give it in the recipe")
+    if found != operation.sha256:
         raise UserError(f"{where}: {path} has the SHA-256 {found}, not {operation.sha256}; was it edited?")
     try:
         # Windows begins text files with a mark that is no part of the first entry.

@@ -30,14 +30,40 @@ BROUGHT = {
     "cinic10-imagenet": "cinic10",
     "restricted-imagenet": "imagenet",
 }
+# The splits that a source brings, none where it is one pool of images; of the others the files say it.
+SPLITS: dict[str, tuple[str, ...]] = {
+    "cifar10": ("train", "test"),
+    "cifar10.1-v4": ("test",),
+    "cifar10.1-v6": ("test",),
+    "cinic10": ("train", "validation", "test"),
+    "cinic10-cifar": ("train", "validation", "test"),
+    "cinic10-imagenet": ("train", "validation", "test"),
+    "constructed": (),
+    "digits": (),
+    "mnist": ("train", "test"),
+    "restricted-imagenet": ("train", "test"),
+    "svhn": ("train", "test"),
+}
+# Sources whose images have many sizes.
+SIZED = frozenset({"restricted-imagenet"})
 
 
-def source_entry(source: str) -> str:
-    """The function that reads a source, `module:function`; it takes the parameters and the folder of raw downloads.
+def source_entry(source: str, field: str = "data.source") -> str:
+    """The function that reads the source in a field, `module:function`; it takes the parameters and the raw downloads.
 
     Raises:
         UserError: no source has that name.
     """
     if source not in SOURCES:
-        raise UserError(f"data.source: {source!r} is unknown{suggestion(source, SOURCES)}")
+        raise UserError(f"{field}: {source!r} is unknown{suggestion(source, SOURCES)}")
     return SOURCES[source]
+
+
+def check_size(source: str, size: int | None, field: str = "data.size") -> None:
+    """Check the `size` in a field.
+
+    Raises:
+        UserError: the source needs one, and it is not given.
+    """
+    if source in SIZED and size is None:
+        raise UserError(f"{field}: the source {source!r} needs a size, such as 224; its images have many")

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.data.folder import (
-    JUST_THESE,
-    MEND,
     Listing,
-    digest_of_images,
+    digest_of_published,
     folders_in,
     list_split,
     own_path,
-    read_images,
+    read_published,
 )
 from robustfeatures.data.raw import RawData
+from robustfeatures.data.registry import check_size
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,15 +58,11 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
             ImageNet's number of images (unless `sha256` says that other images are meant), or as the source `folder`
             does.
     """
-    if parameters.size is None:
-        raise UserError(f"data.size: the source {parameters.source!r} needs a size, such as 224; its images have many")
-    listings = _list(parameters)
-    if parameters.sha256 is None:
-        _check_counts(listings, parameters, MEND)
-    return read_images(parameters, listings, tuple(RANGES), convert=True)
+    check_size(parameters.source, parameters.size)
+    return read_published(parameters, _list(parameters), tuple(RANGES), _check_counts)
 
 
-def _check_counts(listings: dict[str, Listing], parameters: Data, remedy: str) -> None:
+def _check_counts(listings: Mapping[str, Listing], parameters: Data, remedy: str) -> None:
     for split, listing in listings.items():
         per_class = Counter(file.rpartition("/")[0] for file in listing.files)
         for folder, count in per_class.items():
@@ -83,11 +79,7 @@ def own_digest(parameters: Data) -> str:
     Raises:
         UserError: as `load` does where it does not decode an image; with the digest, if only their number is wrong.
     """
-    listings = _list(parameters)
-    found = digest_of_images(parameters, listings)
-    if parameters.sha256 is None:
-        _check_counts(listings, parameters, JUST_THESE.format(found))
-    return found
+    return digest_of_published(parameters, _list(parameters), _check_counts)
 
 
 def _list(parameters: Data) -> dict[str, Listing]:

@@ -13,8 +13,8 @@ from torch.nn.modules.utils import _pair
 
 from robustfeatures.models.network import GlobalAverage
 
-# Pixels of an image times weights of a filter up to which a product is faster than oneDNN's convolution, by 1.6 times
-# with 16 filters of 3x3 on images of 8x8; with 64 filters it is no faster.
+# Pixels of an image times weights of a filter up to which a product takes the place of oneDNN's convolution, which is
+# the faster one on large images.
 MOST_PATCH_VALUES = 3 << 8
 
 

@@ -20,12 +20,12 @@ ARCHITECTURES = {
 }
 
 
-def factory_name(architecture: str) -> str:
-    """`<module>:<function>` of an architecture.
+def factory_name(architecture: str, field: str = "architecture") -> str:
+    """`<module>:<function>` of the architecture in a field.
 
     Raises:
         UserError: no architecture has that name.
     """
     if architecture not in ARCHITECTURES:
-        raise UserError(f"architecture: {architecture!r} is unknown{suggestion(architecture, ARCHITECTURES)}")
+        raise UserError(f"{field}: {architecture!r} is unknown{suggestion(architecture, ARCHITECTURES)}")
     return ARCHITECTURES[architecture]

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from robustfeatures.data.registry import BROUGHT, OWN_FILES, SOURCES
+from robustfeatures.data.registry import BROUGHT, OWN_FILES, SPLITS, check_size, source_entry
 from robustfeatures.errors import UserError, suggestion
-from robustfeatures.models.registry import ARCHITECTURES
 from robustfeatures.recipes.adversaries import Attack
-from robustfeatures.recipes.parameters import Architecture, Concatenate, Data, Listed, NormName, Split, Training
+from robustfeatures.recipes.parameters import Data, Listed, NormName, Split, Training
 from robustfeatures.recipes.yaml import read_yaml
 
 # What the papers print.
 PUBLISHED = Path(__file__).resolve().parents[1] / "experiments" / "published"
-# The splits that a source brings, none where it is one pool of images; of the others the files say it.
-SPLITS: dict[str, tuple[Split, ...]] = {
-    "cifar10": ("train", "test"),
-    "cifar10.1-v4": ("test",),
-    "cifar10.1-v6": ("test",),
-    "cinic10": ("train", "validation", "test"),
-    "cinic10-cifar": ("train", "validation", "test"),
-    "cinic10-imagenet": ("train", "validation", "test"),
-    "constructed": (),
-    "digits": (),
-    "mnist": ("train", "test"),
-    "restricted-imagenet": ("train", "test"),
-    "svhn": ("train", "test"),
-}
-# Sources whose images have many sizes.
-SIZED = frozenset({"restricted-imagenet"})
-
-
-def placed_sources(data: Data, where: str) -> Iterator[tuple[Data, str]]:
-    """The data set in the field `where` and those that it is concatenated with, at any depth, each with its field."""
-    yield data, where
-    for number, operation in enumerate(data.operations):
-        if isinstance(operation, Concatenate):
-            yield from placed_sources(operation.data, f"{where}.operations.{number}.data")
 
 
 def check_data(data: Data, where: str) -> None:
@@ -47,13 +22,11 @@ def check_data(data: Data, where: str) -> None:
         UserError: the source is unknown, a file of the user's is not named or not there, the source needs a share or a
             size that is not given or takes none that is, or the shares leave nothing.
     """
-    for each, place in placed_sources(data, where):
-        if each.source not in SOURCES:
-            raise UserError(f"{place}.source: {each.source!r} is unknown{suggestion(each.source, SOURCES)}")
+    for each, place in data.placed_sources(where):
+        source_entry(each.source, f"{place}.source")
         _check_files(each, place)
         _check_splits(each, place)
-        if each.source in SIZED and each.size is None:
-            raise UserError(f"{place}.size: the source {each.source!r} needs a size, such as 224; its images have many")
+        check_size(each.source, each.size, f"{place}.size")
 
 
 def _check_files(data: Data, where: str) -> None:
@@ -84,7 +57,7 @@ def _check_splits(data: Data, where: str) -> None:
 
 def has_split(data: Data, split: Split) -> bool:
     """Whether a data set has a split, as far as its study tells; what is not known of the user's files may be there."""
-    for each, _ in placed_sources(data, ""):
+    for each in data.all_sources():
         brought = SPLITS.get(each.source)
         if brought is None or split in (brought or ("train", "test")):
             return True
@@ -99,7 +72,7 @@ def check_digests(data: Data, where: str) -> None:
     Raises:
         UserError: a SHA-256 is missing.
     """
-    for each, place in placed_sources(data, where):
+    for each, place in data.placed_sources(where):
         files: dict[str, Data | Listed] = {place: each} if each.source in OWN_FILES else {}
         for number, operation in enumerate(each.operations):
             if isinstance(operation, Listed):
@@ -140,17 +113,6 @@ def check_published_setting(setting: str) -> None:
         if setting in known:
             return
     raise UserError(f"published_setting: {setting!r} is in no paper{suggestion(setting, known)}")
-
-
-def check_architecture(architecture: Architecture, where: str) -> None:
-    """Check the network in the field `where`.
-
-    Raises:
-        UserError: no network has that name.
-    """
-    if architecture.name not in ARCHITECTURES:
-        known = suggestion(architecture.name, ARCHITECTURES)
-        raise UserError(f"{where}.name: {architecture.name!r} is unknown{known}")
 
 
 def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None:

@@ -126,10 +126,14 @@ class Data(Strict):
 
     def all_sources(self) -> Iterator[Data]:
         """This data set and those that it is concatenated with, at any depth."""
-        yield self
-        for operation in self.operations:
+        return (data for data, _ in self.placed_sources(""))
+
+    def placed_sources(self, where: str) -> Iterator[tuple[Data, str]]:
+        """The same, each with its field, where this one is in the field `where`."""
+        yield self, where
+        for number, operation in enumerate(self.operations):
             if isinstance(operation, Concatenate):
-                yield from operation.data.all_sources()
+                yield from operation.data.placed_sources(f"{where}.operations.{number}.data")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from annotated_types import MinLen
 
 from robustfeatures.errors import UserError, suggestion
+from robustfeatures.models.registry import factory_name
 from robustfeatures.recipes.adversaries import Attacks
 from robustfeatures.recipes.checks import (
-    check_architecture,
     check_attacks,
     check_data,
     check_published_setting,
@@ -106,7 +106,7 @@ def read_study(path: Path) -> Study:
         for where, data in study.all_data().items():
             check_data(data, where)
         for where, architecture in study.all_architectures().items():
-            check_architecture(architecture, where)
+            factory_name(architecture.name, f"{where}.name")
         for name, training in study.training.items():
             check_training(training, f"training.{name}")
         cells = {cell.name: cell.training for grid in study.grids for cell in study.cells(grid)}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from robustfeatures.experiments.catalogue import experiment_modules
 from robustfeatures.experiments.experiment import Experiment, Need
 from robustfeatures.recipes.canonical import digest, plain
-from robustfeatures.recipes.checks import PUBLISHED as PUBLISHED
+from robustfeatures.recipes.checks import PUBLISHED
 from robustfeatures.recipes.code import code_digest
 
 if TYPE_CHECKING:

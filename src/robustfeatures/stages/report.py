@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
-from robustfeatures.recipes.view import PAGE, PUBLISHED
+from robustfeatures.recipes.checks import PUBLISHED
+from robustfeatures.recipes.view import PAGE
 from robustfeatures.recipes.yaml import read_yaml
 from robustfeatures.report.numbers import number
 from robustfeatures.report.tables import sheets

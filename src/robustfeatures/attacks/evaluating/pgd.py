@@ -125,9 +125,10 @@ class _Runs:
         whole = (state["run"] == 0) & ended
         stuck = ~wrong & (loss <= state["first_loss"])
         self.counts["loss not raised"].add(state["level"], stuck, cases=whole)
-        late = state["run"] >= self.from_image
-        over = wrong | (ended & (state["run"] == self.runs - 1))
-        self.counts["broken from a random start alone"].add(state["level"], wrong & late, cases=over)
+        if self.settings.random_starts:
+            late = state["run"] >= self.from_image
+            over = wrong | (ended & (state["run"] == self.runs - 1))
+            self.counts["broken from a random start alone"].add(state["level"], wrong & late, cases=over)
 
     @staticmethod
     def _wide(values: Tensor) -> Tensor:
