@@ -17,12 +17,13 @@ from filelock import FileLock
 from torch import Tensor
 
 from robustfeatures.data.digits import load
+from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.memory import keep_freed
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Data, Training
+from robustfeatures.pipeline.run.memory import keep_freed
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Training
 from tests.warm import python
 
 REPOSITORY = Path(__file__).resolve().parents[1]

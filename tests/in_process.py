@@ -8,14 +8,14 @@ from typing import Any
 
 import yaml
 
-from robustfeatures.jobs import Surroundings, build
-from robustfeatures.recipes.config import Config
-from robustfeatures.recipes.plan import Plan, unfold
-from robustfeatures.recipes.prepare import prepare
-from robustfeatures.recipes.tasks import tasks_of
-from robustfeatures.store.references import Artifacts
-from robustfeatures.store.store import Store
-from robustfeatures.views import build_view
+from robustfeatures.pipeline.plan.plan import Plan, unfold
+from robustfeatures.pipeline.plan.prepare import prepare
+from robustfeatures.pipeline.plan.tasks import tasks_of
+from robustfeatures.pipeline.report.building import build_view
+from robustfeatures.pipeline.run.job import Surroundings, build
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.study.config import Config
 
 
 def built_study(folder: Path, study: Mapping[str, Any]) -> tuple[Plan, Path]:

@@ -7,8 +7,8 @@ from typing import Any
 
 # Public names and where they live; imported on first use, because torch and zarr take a second.
 _PUBLIC = {
-    "open_dataset": "robustfeatures.opening",
-    "load_model": "robustfeatures.opening",
+    "open_dataset": "robustfeatures.tools.opening",
+    "load_model": "robustfeatures.tools.opening",
 }
 __all__ = ["load_model", "open_dataset"]
 

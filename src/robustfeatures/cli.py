@@ -15,8 +15,8 @@ import typer
 from robustfeatures.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.config import Config
-    from robustfeatures.store.store import Store
+    from robustfeatures.pipeline.store.store import Store
+    from robustfeatures.pipeline.study.config import Config
 
 app = typer.Typer(
     help="Robust and non-robust features: jobs of the workflow, and commands to look into it.",
@@ -56,8 +56,8 @@ def build(
     log: LogOption = None,
 ) -> None:
     """Make an artifact of a planned study, or a batch of them: find each payload in the store, or compute it."""
-    from robustfeatures import jobs
-    from robustfeatures.blocks import Share
+    from robustfeatures.pipeline.run import job as jobs
+    from robustfeatures.pipeline.run.blocks import Share
 
     _log_to(log)
     # Unlike the default, an error lets go of what this process holds, so that nobody waits for it.
@@ -73,7 +73,7 @@ def build(
 @app.command()
 def view(reference: Reference, store: StoreOption = None, log: LogOption = None) -> None:
     """Write one table, figure, claims file or page of a planned study."""
-    from robustfeatures.views import build_view
+    from robustfeatures.pipeline.report.building import build_view
 
     _log_to(log)
     build_view(reference, store=_store(store))
@@ -82,7 +82,7 @@ def view(reference: Reference, store: StoreOption = None, log: LogOption = None)
 @app.command()
 def show(reference: Reference, store: StoreOption = None) -> None:
     """Print one artifact in human terms: what it is, settings, numbers, cost, where it lies."""
-    from robustfeatures import inspection
+    from robustfeatures.tools import inspection
 
     _print(inspection.show(reference, _store(store)))
 
@@ -90,7 +90,7 @@ def show(reference: Reference, store: StoreOption = None) -> None:
 @app.command()
 def why(reference: Reference) -> None:
     """Print the recipes behind an artifact, and what differs from the newest earlier build of its label."""
-    from robustfeatures import inspection
+    from robustfeatures.tools import inspection
 
     _print(inspection.why(reference))
 
@@ -98,10 +98,10 @@ def why(reference: Reference) -> None:
 @app.command()
 def status(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
     """Print what a study still lacks, what is running, how far it is, and the time left."""
-    from robustfeatures import inspection
-    from robustfeatures.recipes.plan import unfold
-    from robustfeatures.store.references import Artifacts
-    from robustfeatures.store.store import Store
+    from robustfeatures.pipeline.plan.plan import unfold
+    from robustfeatures.pipeline.store.references import Artifacts
+    from robustfeatures.pipeline.store.store import Store
+    from robustfeatures.tools import inspection
 
     configured = _config(config, study)
     _print(inspection.status(unfold(configured, STUDIES), Artifacts(ARTIFACTS), Store(Path(configured.store))))
@@ -110,8 +110,8 @@ def status(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
 @app.command()
 def fetch(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
     """Download and check a study's raw data beforehand, for machines without internet; check files of your own."""
-    from robustfeatures import fetching
-    from robustfeatures.recipes.study import find_study
+    from robustfeatures.pipeline.study.study import find_study
+    from robustfeatures.tools import fetching
 
     configured = _config(config, study)
     _print(fetching.fetch(find_study(STUDIES, configured.study), Path(configured.raw)))
@@ -125,7 +125,7 @@ def verify(
     ] = False,
 ) -> None:
     """Rehash every file of the store and name each that is damaged; exit code 1 if a damaged one is left in place."""
-    from robustfeatures import inspection
+    from robustfeatures.tools import inspection
 
     damaged = list(inspection.verify(_store(store), repair=repair))
     _print(damaged or ["every payload is whole"])
@@ -142,7 +142,7 @@ def export(
     store: StoreOption = None,
 ) -> None:
     """Write an original or derived data set as image folder, .npz file or torch tensors, and say what is lost."""
-    from robustfeatures import exporting
+    from robustfeatures.tools import exporting
 
     signal.signal(signal.SIGTERM, _stop_export)
     # Only a reference needs a store; a data.zarr may lie where there is no config.yaml.
@@ -161,10 +161,10 @@ def gc(
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
     """List, or remove, the payloads that the configured study (or the named ones) does not reach, and leftovers."""
-    from robustfeatures import inspection
-    from robustfeatures.recipes.plan import unfold
-    from robustfeatures.store.references import Artifacts
-    from robustfeatures.store.store import Store, discard
+    from robustfeatures.pipeline.plan.plan import unfold
+    from robustfeatures.pipeline.store.references import Artifacts
+    from robustfeatures.pipeline.store.store import Store, discard
+    from robustfeatures.tools import inspection
 
     configured = [_config(config, name) for name in (study or (None,))]
     store = Store(Path(configured[0].store))
@@ -190,15 +190,15 @@ def _stop_export(*_: object) -> None:
 
 
 def _config(path: Path, study: str | None) -> Config:
-    from robustfeatures.recipes.config import read_config
-    from robustfeatures.recipes.yaml import read_yaml
+    from robustfeatures.pipeline.study.config import read_config
+    from robustfeatures.pipeline.study.yaml import read_yaml
 
     values = read_yaml(path)
     return read_config({**values, "study": study} if study and isinstance(values, dict) else values)
 
 
 def _store(given: Path | None) -> Store:
-    from robustfeatures.store.store import Store
+    from robustfeatures.pipeline.store.store import Store
 
     return Store(given if given is not None else Path(_config(CONFIG, None).store))
 

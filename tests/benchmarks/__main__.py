@@ -15,14 +15,16 @@ import pandas as pd
 import torch
 import typer
 
+from robustfeatures.attacks.evaluating.settings import PGD
 from robustfeatures.data.preparing import prepared
+from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.compiling import device_name
 from robustfeatures.engine.precision import has_bfloat16
-from robustfeatures.memory import keep_freed
-from robustfeatures.recipes.adversaries import PGD
-from robustfeatures.recipes.parameters import Adversary, Data, Precision, Training
+from robustfeatures.engine.settings import Precision
+from robustfeatures.pipeline.run.memory import keep_freed
 from robustfeatures.training.loop import train as fit
+from robustfeatures.training.settings import Adversary, Training
 from tests.benchmarks import work
 from tests.benchmarks.agreement import agreement
 from tests.benchmarks.evaluation import compared as compared_evaluations

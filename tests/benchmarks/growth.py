@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from robustfeatures import inspection
-from robustfeatures.recipes.config import Config
-from robustfeatures.recipes.plan import unfold
-from robustfeatures.recipes.prepare import prepare
-from robustfeatures.recipes.tasks import tasks_of
-from robustfeatures.store.references import Artifacts, write_reference
-from robustfeatures.store.store import Store
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.plan.prepare import prepare
+from robustfeatures.pipeline.plan.tasks import tasks_of
+from robustfeatures.pipeline.store.references import Artifacts, write_reference
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.tools import inspection
 from tests.conftest import REPOSITORY, Workspace, workspace_in
 
 # The smoke study has one data set, and thirty more recipes for each seed.

@@ -17,11 +17,12 @@ from robustfeatures.attacks import invert, pgd
 from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
 from robustfeatures.engine.batches import InMemory, batch_size
 from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.settings import Precision
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Adversary, Precision, Training
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Adversary, Training
 from tests.benchmarks import plain
 from tests.benchmarks.timing import side_by_side
 

@@ -13,9 +13,9 @@ from robustfeatures.data import digits
 from robustfeatures.data.dataset import ImageDataset, read_dataset, splits_of, write_dataset
 from robustfeatures.data.preparing import split
 from robustfeatures.data.raw import POOL, RawData
+from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.stages.derived import noise, start_rows, targets
+from robustfeatures.pipeline.run.stages.derived import noise, start_rows, targets
 
 DIGITS = Data(source="digits", validation=0.15, test=0.25)
 

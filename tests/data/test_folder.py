@@ -16,10 +16,10 @@ from PIL import Image
 from robustfeatures.data import cinic10, folder, restricted_imagenet
 from robustfeatures.data.preparing import prepared
 from robustfeatures.data.raw import RawData
+from robustfeatures.data.settings import Data
+from robustfeatures.engine.vision import torchvision
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.recipes.recipe import Recipe
-from robustfeatures.vision import torchvision
+from robustfeatures.pipeline.plan.recipe import Recipe
 from tests.conftest import REPOSITORY
 
 REAL = REPOSITORY.parent / "shared" / "data"

@@ -12,9 +12,9 @@ from PIL import Image
 
 from robustfeatures.data import cinic10, folder, restricted_imagenet
 from robustfeatures.data.preparing import prepared
+from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
-from robustfeatures.fetching import fetch
-from robustfeatures.recipes.parameters import Data
+from robustfeatures.tools.fetching import fetch
 from tests.data.test_fetching import study
 from tests.data.test_folder import NOWHERE, cinic, everything, load, parameters, picture, pool_of, write
 

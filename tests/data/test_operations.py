@@ -15,8 +15,7 @@ from sklearn.datasets import load_digits
 
 from robustfeatures.data.operations import apply
 from robustfeatures.data.raw import POOL, Part, RawData
-from robustfeatures.errors import UserError
-from robustfeatures.recipes.parameters import (
+from robustfeatures.data.settings import (
     Concatenate,
     Data,
     KeepClasses,
@@ -27,6 +26,7 @@ from robustfeatures.recipes.parameters import (
     Relabel,
     Subset,
 )
+from robustfeatures.errors import UserError
 
 LABELS = load_digits().target
 IMAGES = load_digits().images.astype(np.uint8)[:, None]

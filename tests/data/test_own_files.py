@@ -15,9 +15,9 @@ import torch
 from robustfeatures.data import constructed, npz
 from robustfeatures.data.preparing import prepared
 from robustfeatures.data.raw import RawData
+from robustfeatures.data.settings import Data
+from robustfeatures.engine.vision import torchvision
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.vision import torchvision
 
 NOWHERE = Path("unused")
 GENERATOR = np.random.default_rng(0)

@@ -17,8 +17,8 @@ import typer
 from robustfeatures import cli
 from robustfeatures.data import constructed, npz
 from robustfeatures.data.raw import RawData
+from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.parameters import Data
 from tests.data.test_own_files import FLOATS, LABELS, NOWHERE, arrays, as_list, saved, tensors
 from tests.security.hostile import assert_one_line
 

@@ -24,9 +24,9 @@ from PIL import Image
 
 from robustfeatures.data import cifar10, cifar10_1, mnist, svhn
 from robustfeatures.data.raw import RawData
+from robustfeatures.data.settings import Data
+from robustfeatures.engine.vision import torchvision
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.vision import torchvision
 from tests.conftest import REPOSITORY
 from tests.data.test_download import Server, closed_port, visible
 

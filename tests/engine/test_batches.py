@@ -15,9 +15,9 @@ from robustfeatures.data.dataset import ImageDataset, read_dataset, write_datase
 from robustfeatures.engine import batches as module
 from robustfeatures.engine.batches import InMemory, Streamed, batch_size, batches_of
 from robustfeatures.models import create
-from robustfeatures.recipes.parameters import Augmentation, Training
 from robustfeatures.training.accuracy import predictions
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Augmentation, Training
 
 CPU = torch.device("cpu")
 
@@ -113,7 +113,7 @@ import numpy as np, torch
 from robustfeatures.data import dataset as module
 from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
 from robustfeatures.engine.batches import batches_of
-from robustfeatures.store.content import content_digest
+from robustfeatures.pipeline.store.content import content_digest
 
 module.SHARD_BYTES = 1 << 24
 module.MOST_SHARDS = 1000

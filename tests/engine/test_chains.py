@@ -17,8 +17,8 @@ from robustfeatures.engine.precision import laid_out
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models import create
 from robustfeatures.models.network import GlobalAverage
-from robustfeatures.recipes.parameters import Augmentation, Training
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Augmentation, Training
 
 LAYOUTS = [torch.contiguous_format, torch.channels_last]
 

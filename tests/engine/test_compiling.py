@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from robustfeatures.attacks import pgd
 from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.derived.settings import Derived, TargetedAttack
 from robustfeatures.engine import compiling
 from robustfeatures.engine.batches import InMemory, batch_size
 from robustfeatures.engine.compiling import EAGER, Compilation, ForOneShape, chosen, measured
@@ -26,12 +27,12 @@ from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.models.saving import save_network
-from robustfeatures.recipes.parameters import Adversary, Derived, TargetedAttack, Training
-from robustfeatures.stages.derived import make
-from robustfeatures.store.store import Store
+from robustfeatures.pipeline.run.stages.derived import make
+from robustfeatures.pipeline.store.store import Store
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
-from tests.stages.jobs import job_in
+from robustfeatures.training.settings import Adversary, Training
+from tests.pipeline.run.stages.jobs import job_in
 
 SHAPE = (8, 1, 8, 8)
 LAYOUT = torch.channels_last

@@ -14,8 +14,8 @@ from robustfeatures.engine.precision import has_bfloat16, warn_if_emulated
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Training
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Training
 
 CPU = torch.device("cpu")
 

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from robustfeatures.attacks import invert, pgd
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.settings import Precision
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Precision, Training
 from robustfeatures.training.accuracy import accuracy
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Training
 from tests.photographs import photographs
 
 SETTINGS = Training(epochs=8, batch_size=64, learning_rate=0.1, weight_decay=5e-4)

@@ -9,8 +9,8 @@ import pandas as pd
 from PIL import Image
 
 from robustfeatures.data import restricted_imagenet
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.recipes.yaml import read_yaml
+from robustfeatures.data.settings import Data
+from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY
 from tests.in_process import built_study
 

@@ -20,16 +20,16 @@ import robustfeatures.experiments.c6_interpolations as c6
 import robustfeatures.experiments.c7_linear_classifiers as c7
 from robustfeatures.data.dataset import ImageDataset, write_dataset
 from robustfeatures.errors import UserError
-from robustfeatures.experiments.claims import Claim
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.experiments.perceived import chosen, from_blue_to_yellow
-from robustfeatures.experiments.sweeps import crossing, interval_of_logarithms
-from robustfeatures.recipes import parameters as p
-from robustfeatures.recipes.config import Config
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.plan import unfold
-from robustfeatures.recipes.study import Study
-from robustfeatures.views import read_published
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.perceived import chosen, from_blue_to_yellow
+from robustfeatures.experiments.shared.sweeps import crossing, interval_of_logarithms
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.report.building import read_published
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.study import Study
+from robustfeatures.training.settings import Model, Training
 from tests.conftest import REPOSITORY
 
 STUDIES = REPOSITORY / "workflow" / "studies"
@@ -317,7 +317,7 @@ def test_studies_train_at_the_radii_of_table_4(study: str, eps: set[float]) -> N
     trained = [
         recipe.parameters.training
         for recipe in plan.recipes.values()
-        if isinstance(recipe.parameters, p.Model) and "-against-" in recipe.label
+        if isinstance(recipe.parameters, Model) and "-against-" in recipe.label
     ]
     attacks = [training.adversary for training in trained if training.adversary is not None]
     assert all(attack.random_start for attack in attacks)
@@ -332,7 +332,7 @@ def test_studies_train_at_the_radii_of_table_4(study: str, eps: set[float]) -> N
 
 
 def test_c7_needs_weight_decay() -> None:
-    training = p.Training(epochs=1, batch_size=1, learning_rate=0.1)
+    training = Training(epochs=1, batch_size=1, learning_rate=0.1)
     study = Study(title="t", seeds=(0,), experiments={}, training={"plain": training})
     settings = c7.Settings(data="two", architecture="linear", training="plain", eps=0.2, fractions=(0.5,))
     with pytest.raises(UserError, match=r"training\.plain\.weight_decay: must be above 0"):

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import a5_attack_steps as a5
 from robustfeatures.experiments import x3_autoattack as x3
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.recipes.parameters import Evaluation
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.study import read_study
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.study import read_study
 from tests.conftest import REPOSITORY
 
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from robustfeatures.experiments.catalogue import experiment, experiment_modules
-from robustfeatures.recipes.config import Config
-from robustfeatures.recipes.plan import unfold
-from robustfeatures.recipes.study import Study, read_study
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.study import Study, read_study
 from tests.conftest import REPOSITORY
 
 FOLDER = REPOSITORY / "workflow" / "studies"

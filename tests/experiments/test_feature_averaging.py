@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from robustfeatures.data.settings import Data, MergeClasses
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import e3_heads_on_frozen_features as e3
 from robustfeatures.experiments import e4_two_classes_and_ten as e4
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.measurements import feature_heads, two_sides
-from robustfeatures.recipes.parameters import Data, Measurement, MergeClasses
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.study import Study, read_study
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Measurement
+from robustfeatures.pipeline.study.study import Study, read_study
 from tests.conftest import REPOSITORY
 
 STUDIES = REPOSITORY / "workflow" / "studies"

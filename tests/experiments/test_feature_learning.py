@@ -10,14 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from robustfeatures.attacks.evaluating.settings import Evaluation
+from robustfeatures.derived.settings import Derived, Inversion
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import d3_feature_learning_accuracy as d3
 from robustfeatures.experiments import d4_representation_attacks as d4
 from robustfeatures.experiments.experiment import Need, Results
-from robustfeatures.recipes.parameters import Derived, Evaluation, Inversion, Measurement, Model
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.recipe import Recipe
-from robustfeatures.recipes.study import read_study
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.parameters import Measurement
+from robustfeatures.pipeline.study.study import read_study
+from robustfeatures.training.settings import Model
 from tests.conftest import REPOSITORY
 
 STUDY = REPOSITORY / "workflow" / "studies" / "digits-full.yaml"
@@ -178,7 +181,7 @@ def test_the_table_shows_the_named_pairs_and_all() -> None:
 def test_published_pairs_are_those_of_the_study() -> None:
     """Every published pair stands in the table of the CIFAR-10 study, under the same names."""
     from robustfeatures.experiments.catalogue import experiment
-    from robustfeatures.views import read_published
+    from robustfeatures.pipeline.report.building import read_published
 
     study = read_study(REPOSITORY / "workflow" / "studies" / "feature-learning-cifar10.yaml")
     named = {f"{source} -> {target}" for source, target in study.experiments["D4"]["pairs"]}

@@ -18,12 +18,13 @@ import robustfeatures.experiments.a11_other_architectures as a11
 import robustfeatures.experiments.x1_robust_feature_leakage as x1
 import robustfeatures.experiments.x2_learning_from_errors as x2
 import robustfeatures.experiments.x5_attack_success as x5
+from robustfeatures.derived.settings import Errors
 from robustfeatures.errors import UserError
-from robustfeatures.experiments.claims import Claim
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.recipes.parameters import Architecture, Errors
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.study import Study, read_study
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.models.settings import Architecture
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.study import Study, read_study
 from tests.conftest import REPOSITORY
 
 SEEDS = (0, 1, 2)

@@ -14,8 +14,8 @@ from robustfeatures.experiments import (
     e2_robust_radius,
 )
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.recipes.study import read_study
-from robustfeatures.recipes.validation import validated
+from robustfeatures.pipeline.study.study import read_study
+from robustfeatures.pipeline.study.validation import validated
 from robustfeatures.theory.ideal_radii import OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
 from robustfeatures.theory.patch_constants import PatchConstants
 from tests.conftest import REPOSITORY

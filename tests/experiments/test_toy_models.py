@@ -14,14 +14,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from robustfeatures.experiments.catalogue import experiment
-from robustfeatures.experiments.claims import Claim
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.experiments.summaries import by_seed
-from robustfeatures.recipes.canonical import plain
-from robustfeatures.recipes.parameters import Measurement
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.study import Study
-from robustfeatures.recipes.validation import validated
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import by_seed
+from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Measurement
+from robustfeatures.pipeline.study.study import Study
+from robustfeatures.pipeline.study.validation import validated
 from robustfeatures.theory.toy_linear_model import printed_threshold, threshold
 
 SETTINGS: dict[str, dict[str, Any]] = {

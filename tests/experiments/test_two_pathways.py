@@ -18,10 +18,10 @@ from robustfeatures.experiments import b3_hyperparameters as b3
 from robustfeatures.experiments import b4_transfer_while_training as b4
 from robustfeatures.experiments import b5_cross_set_transfer as b5
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.recipes.parameters import Model
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.study import Study, read_study
-from robustfeatures.views import read_published
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.report.building import read_published
+from robustfeatures.pipeline.study.study import Study, read_study
+from robustfeatures.training.settings import Model
 from tests.conftest import REPOSITORY
 
 SEEDS = (0, 1, 2)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from robustfeatures import inspection
 from robustfeatures.errors import UserError
-from robustfeatures.store.files import files_below
-from robustfeatures.store.store import MANIFEST, Store, discard
+from robustfeatures.pipeline.store.files import files_below
+from robustfeatures.pipeline.store.store import MANIFEST, Store, discard
+from robustfeatures.tools import inspection
 from tests.conftest import Workspace
 from tests.faults.conftest import as_nobody
 

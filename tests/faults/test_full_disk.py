@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from robustfeatures import inspection
-from robustfeatures.store.store import Store
-from robustfeatures.training.checkpoints import Checkpoints
+from robustfeatures.pipeline.run.checkpoints import Checkpoints
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools import inspection
 from tests.conftest import Workspace
 from tests.faults.conftest import Mount
 

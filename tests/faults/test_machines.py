@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from robustfeatures import inspection
-from robustfeatures.recipes.plan import Plan
-from robustfeatures.store import store as store_module
-from robustfeatures.store.references import Artifacts
-from robustfeatures.store.store import Store, discard
+from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.store import store as store_module
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.store import Store, discard
+from robustfeatures.tools import inspection
 from tests.conftest import Workspace
 from tests.faults.conftest import Mount
 
@@ -41,7 +41,7 @@ def publish(store: Store, key: str) -> None:
 def leave_lock(store: Store, key: str, seconds: float, host: str) -> Path:
     """A lease whose holder was killed on another machine; `seconds` is how long it was granted for."""
     code = (
-        "import os, sys; from pathlib import Path; from robustfeatures.store import store\n"
+        "import os, sys; from pathlib import Path; from robustfeatures.pipeline.store import store\n"
         "store.LEASE_SECONDS = float(sys.argv[3])\n"
         "lease = store.Store(Path(sys.argv[1])).lease(sys.argv[2]); lease.__enter__(); os._exit(9)"
     )
@@ -75,7 +75,7 @@ def test_a_clock_that_goes_back_under_a_lease(store: Store, monkeypatch: pytest.
     """The holder keeps its lease and another waits for it, though the time of day jumps about."""
     monkeypatch.setattr(store_module, "LEASE_SECONDS", 3.0)
     code = (
-        "import sys, time; from pathlib import Path; from robustfeatures.store import store\n"
+        "import sys, time; from pathlib import Path; from robustfeatures.pipeline.store import store\n"
         "store.LEASE_SECONDS = 3.0; now = time.time; time.time = lambda: now() - 7 * 24 * 3600\n"
         "with store.Store(Path(sys.argv[1])).lease('k') as scratch:\n"
         "    print('held', flush=True); time.sleep(8); (scratch / 'done').touch()"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.conftest import Workspace
-from tests.recipes.test_validation import CONFIG_CASES, STUDY, STUDY_CASES
+from tests.pipeline.plan.test_validation import CONFIG_CASES, STUDY, STUDY_CASES
 
 CONFIG = "config.yaml"
 BILLION = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))])
@@ -47,8 +47,9 @@ FILES: dict[str, tuple[str, bytes, str]] = {
 DRIVER = """
 import json, os, sys, tempfile
 from pathlib import Path
-from robustfeatures import cli, inspection
-from robustfeatures.recipes import plan
+from robustfeatures import cli
+from robustfeatures.tools import inspection
+from robustfeatures.pipeline.plan import plan
 found = []
 for name, content in json.load(sys.stdin):
     path = Path(name)

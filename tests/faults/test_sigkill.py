@@ -15,8 +15,8 @@ from collections import Counter
 
 import psutil
 
-from robustfeatures import inspection
-from robustfeatures.store.store import Store
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools import inspection
 from tests.conftest import Workspace
 
 KILLS = 30

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
-from robustfeatures.recipes.parameters import Training
 from robustfeatures.training import checkpoints
 from robustfeatures.training.loop import LOOK_EVERY, train
+from robustfeatures.training.settings import Training
 from tests.conftest import QUICK, Digits, Workspace
 
 STEPS = 200

@@ -22,8 +22,8 @@ from robustfeatures.measurements.leakage import (
 )
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Training
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Training
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
 

@@ -24,9 +24,9 @@ from robustfeatures.measurements.linear import (
 from robustfeatures.measurements.linear_solutions import standard_solution
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Adversary, Training
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Adversary, Training
 from tests.conftest import Digits
 
 EPS = 0.2

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures import load_model
+from robustfeatures.engine.vision import torchvision
 from robustfeatures.models import create
-from robustfeatures.vision import torchvision
 from tests.models.test_architectures import CIFAR, disturbed
 
 models = torchvision().models

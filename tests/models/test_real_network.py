@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from robustfeatures import load_model
 from robustfeatures.attacks import pgd
+from robustfeatures.attacks.evaluating.settings import PGD
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.adversaries import PGD
 from tests.benchmarks.agreement import withstood
 from tests.photographs import photographs
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from robustfeatures.data import cifar10, mnist, npz
+from robustfeatures.data.settings import Data
+from robustfeatures.engine.vision import torchvision
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.vision import torchvision
 from tests.data.test_download import Server
 from tests.data.test_torchvision_sets import assert_same, invented, md5, serve_cifar10, serve_mnist, server
 from tests.security.hostile import assert_one_line

@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from robustfeatures.data import folder
+from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.config import read_config
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.recipes.plan import unfold
-from robustfeatures.recipes.yaml import read_yaml
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.study.config import read_config
+from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import Workspace, workspace_in
 from tests.security.hostile import assert_harmless, assert_one_line
 

@@ -16,16 +16,16 @@ from PIL import Image
 from robustfeatures.data import folder, npz
 from robustfeatures.data.dataset import ImageDataset, write_dataset
 from robustfeatures.data.download import download
+from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError, printable
-from robustfeatures.experiments.plots import sample_blocks
-from robustfeatures.experiments.plots.images import LONGEST_LABEL
-from robustfeatures.exporting import export
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.report.tables import plain
-from robustfeatures.stages import report
-from robustfeatures.store.references import Artifacts
-from robustfeatures.store.store import Store
-from robustfeatures.views import ViewJob
+from robustfeatures.experiments.shared.plots import sample_blocks
+from robustfeatures.experiments.shared.plots.images import LONGEST_LABEL
+from robustfeatures.pipeline.report.building import ViewJob
+from robustfeatures.pipeline.report.tables import plain
+from robustfeatures.pipeline.report.views import report
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools.exporting import export
 from tests.data.test_download import Server
 from tests.security.hostile import NAMES, assert_one_line
 

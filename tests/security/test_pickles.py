@@ -17,12 +17,12 @@ import zarr
 
 from robustfeatures import load_model, open_dataset
 from robustfeatures.data import cifar10, constructed, mnist, npz
+from robustfeatures.data.settings import Data
+from robustfeatures.engine.vision import torchvision
 from robustfeatures.errors import UserError
-from robustfeatures.exporting import export
-from robustfeatures.recipes.parameters import Data
-from robustfeatures.store.content import content_digest
-from robustfeatures.training.checkpoints import Checkpoints
-from robustfeatures.vision import torchvision
+from robustfeatures.pipeline.run.checkpoints import Checkpoints
+from robustfeatures.pipeline.store.content import content_digest
+from robustfeatures.tools.exporting import export
 from tests.data.test_torchvision_sets import invented, md5, serve_cifar10, serve_mnist, server
 from tests.security.hostile import Payload, assert_one_line, pickled
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robustfeatures.recipes.code import ROOT
+from robustfeatures.pipeline.plan.code import ROOT
 
 FORBIDDEN = {
     "eval",
@@ -108,7 +108,7 @@ def test_the_package(path: Path) -> None:
 def test_the_only_loader_of_yaml_is_a_safe_one() -> None:
     import yaml
 
-    from robustfeatures.recipes.yaml import _Loader
+    from robustfeatures.pipeline.study.yaml import _Loader
 
     assert issubclass(_Loader, yaml.SafeLoader)
     users = [path for path in ROOT.rglob("*.py") if "yaml" in imported(ast.parse(path.read_text())).values()]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from robustfeatures.errors import UserError
-from robustfeatures.recipes.yaml import read_yaml
+from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import Workspace
 from tests.security.hostile import assert_harmless, assert_one_line
 

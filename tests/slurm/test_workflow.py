@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from robustfeatures import inspection
-from robustfeatures.store.store import Store
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools import inspection
 from tests.conftest import Workspace, workspace_in
 from tests.slurm.cluster import GPUS, Cluster, until
 

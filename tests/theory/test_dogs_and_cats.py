@@ -10,7 +10,6 @@ import torch
 
 from robustfeatures.models.network import Network
 from robustfeatures.models.simple import two_layer_relu
-from robustfeatures.recipes.parameters import Training
 from robustfeatures.theory.dogs_and_cats import (
     EYES,
     FEATURES,
@@ -25,6 +24,7 @@ from robustfeatures.theory.dogs_and_cats import (
     training_sets,
     usefulness,
 )
+from robustfeatures.training.settings import Training
 
 AGREEMENT, AMPLITUDES, NOISE, EPS = (0.95, 0.9, 0.55), (0.25, 0.08, 0.08), 0.05, 0.16
 TRAINING = Training(epochs=20, batch_size=50, learning_rate=0.05, weight_decay=5e-4, schedule="constant")

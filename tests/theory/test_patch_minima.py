@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from robustfeatures.jobs import Job
+from robustfeatures.pipeline.run.job import Job
 from robustfeatures.theory.patch_data import draw, other_classes, plant
 from robustfeatures.theory.patch_minima import MINIMA, hand_built, measure, noiseless_risk, planting_ratio
 from robustfeatures.theory.patch_network import activation, logits, loss_and_gradient

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from robustfeatures.jobs import Job
+from robustfeatures.pipeline.run.job import Job
 from robustfeatures.theory.patch_data import draw, features
 from robustfeatures.theory.patch_network import activation, logits
 from robustfeatures.theory.patch_training import correlations, descend, initial_weights, measure

@@ -13,10 +13,10 @@ from torch import Tensor
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Adversary
 from robustfeatures.training import checkpoints
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
+from robustfeatures.training.settings import Adversary
 from tests.conftest import QUICK, Digits
 
 EPS = 0.1

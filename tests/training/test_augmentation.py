@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from robustfeatures.recipes.parameters import Augmentation
+from robustfeatures.engine.vision import torchvision as load_torchvision
 from robustfeatures.training.augmentation import Augmenter, cropped, jittered, moved
-from robustfeatures.vision import torchvision as load_torchvision
+from robustfeatures.training.settings import Augmentation
 from tests.conftest import Digits
 
 torchvision = load_torchvision()

@@ -15,10 +15,10 @@ import torch
 
 from robustfeatures.attacks import pgd
 from robustfeatures.engine.batches import InMemory
+from robustfeatures.engine.settings import Precision
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.parameters import Adversary, Augmentation, Precision, Training
 from robustfeatures.training import checkpoints
 from robustfeatures.training.accuracy import accuracy
 from robustfeatures.training.adversary import Attacker
@@ -26,6 +26,7 @@ from robustfeatures.training.loop import HistoryRow, train
 from robustfeatures.training.optimiser import SGD, Adam, Optimiser
 from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.schedules import constant, one_cycle, step_drops
+from robustfeatures.training.settings import Adversary, Augmentation, Training
 from tests.conftest import QUICK, Digits
 
 

@@ -15,18 +15,19 @@ from torch import nn
 from robustfeatures.attacks import pgd
 from robustfeatures.data.dataset import ImageDataset, write_dataset
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.jobs import Job
 from robustfeatures.models.network import Network
 from robustfeatures.models.saving import load_network
-from robustfeatures.recipes.parameters import Architecture, Model, Probe, ProbeAttack
-from robustfeatures.stages.model import make
-from robustfeatures.store.store import Store
+from robustfeatures.models.settings import Architecture
+from robustfeatures.pipeline.run.job import Job
+from robustfeatures.pipeline.run.stages.model import make
+from robustfeatures.pipeline.store.store import Store
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
 from robustfeatures.training.performance_correlation import performance_correlation, simple_predictions
 from robustfeatures.training.probes import ProbeSet
+from robustfeatures.training.settings import Model, Probe, ProbeAttack
 from tests.conftest import QUICK, Digits
-from tests.stages.jobs import job_in
+from tests.pipeline.run.stages.jobs import job_in
 
 TOWARDS_NEXT = ProbeAttack(norm="l2", eps=0.9, step_size=0.1, steps=10, targeted=True)
 AWAY = replace(TOWARDS_NEXT, targeted=False)

@@ -21,7 +21,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from robustfeatures.recipes.yaml import read_yaml
+from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY, Workspace, workspace_in
 from tests.workflow import conda
 
@@ -203,7 +203,7 @@ def test_every_module_can_be_imported_there(environment: Environment, tmp_path: 
         "from importlib import import_module\n"
         "for module in sys.argv[1:]:\n"
         "    import_module(module)\n"
-        "from robustfeatures.vision import torchvision\n"
+        "from robustfeatures.engine.vision import torchvision\n"
         "torchvision().datasets, torchvision().models\n"
     )
     done = subprocess.run(

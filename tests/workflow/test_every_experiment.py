@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from robustfeatures.recipes.plan import Plan
-from robustfeatures.recipes.yaml import read_yaml
+from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY
 from tests.in_process import built_study
 

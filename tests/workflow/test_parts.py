@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robustfeatures.store.store import Store
+from robustfeatures.pipeline.store.store import Store
 from tests.conftest import Workspace, stamp
 
 ARTIFACTS = ("derived/digits-D_det-seed0", "evaluation/digits-standard-seed0-test")

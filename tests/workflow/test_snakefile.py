@@ -30,8 +30,8 @@ def test_unfolding_is_quick_and_imports_no_torch(study: str) -> None:
     code = (
         "import sys, time; began = time.process_time()\n"
         "from pathlib import Path\n"
-        "from robustfeatures.recipes.config import Config\n"
-        "from robustfeatures.recipes.plan import unfold\n"
+        "from robustfeatures.pipeline.study.config import Config\n"
+        "from robustfeatures.pipeline.plan.plan import unfold\n"
         f"plan = unfold(Config(study={study!r}), Path('workflow/studies'))\n"
         "assert len(plan.recipes) > 20\n"
         "heavy = {'torch', 'zarr', 'pandas', 'matplotlib'} & set(sys.modules)\n"
@@ -54,7 +54,7 @@ def test_parsing_the_snakefile_imports_neither_torch_nor_zarr(workspace: Workspa
         check=True,
     )
     imported = set(re.findall(r"\|\s+([\w.]+)$", done.stderr, flags=re.MULTILINE))
-    assert "robustfeatures.recipes.plan" in imported
+    assert "robustfeatures.pipeline.plan.plan" in imported
     assert not imported & {"torch", "zarr"}
 
 
@@ -105,7 +105,7 @@ def test_a_job_can_be_run_by_hand(workspace: Workspace) -> None:
 def test_a_job_refuses_code_that_was_edited_after_the_plan(workspace: Workspace) -> None:
     workspace.snakemake("-n")
     (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
-    workspace.edit("src/robustfeatures/stages/data.py", "in parts.items()", "in list(parts.items())")
+    workspace.edit("src/robustfeatures/pipeline/run/stages/data.py", "in parts.items()", "in list(parts.items())")
     done = workspace.command("build", f"results/artifacts/data/{plan.name}")
     assert done.returncode == 1
     assert done.stderr.startswith("robustfeatures: data/digits: the code of this stage changed after the plan was made")

@@ -12,12 +12,12 @@ from snakemake.exceptions import WorkflowError
 SOURCE = Path(workflow.basedir) / "src"
 sys.path.insert(0, str(SOURCE))
 
-from robustfeatures import gpus
+from robustfeatures.pipeline.run import gpus
 from robustfeatures.errors import UserError, printable
-from robustfeatures.recipes.config import read_config
-from robustfeatures.recipes.tasks import read_task
-from robustfeatures.recipes.yaml import read_yaml
-from robustfeatures.store.references import Artifacts
+from robustfeatures.pipeline.study.config import read_config
+from robustfeatures.pipeline.plan.tasks import read_task
+from robustfeatures.pipeline.study.yaml import read_yaml
+from robustfeatures.pipeline.store.references import Artifacts
 
 ARTIFACTS = Artifacts(Path("results/artifacts"))
 BEGAN = time.monotonic()
@@ -31,10 +31,10 @@ try:
     # Jobs that are submitted elsewhere are counted as nodes (`--jobs`); which executor it is, is not known yet.
     LOCAL = workflow.resource_settings.nodes is None
     if workflow.is_main_process:
-        from robustfeatures.recipes.plan import unfold
-        from robustfeatures.recipes.prepare import prepare
-        from robustfeatures.recipes.tasks import tasks_of
-        from robustfeatures.store.store import Store
+        from robustfeatures.pipeline.plan.plan import unfold
+        from robustfeatures.pipeline.plan.prepare import prepare
+        from robustfeatures.pipeline.plan.tasks import tasks_of
+        from robustfeatures.pipeline.store.store import Store
 
         GPUS = gpus.present() if CONFIG.device != "cpu" else []
         if CONFIG.gpus_per_job == "auto":
@@ -138,7 +138,7 @@ CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.ya
 
 onsuccess:
     if workflow.is_main_process and LOCAL:
-        from robustfeatures.inspection import computing_share
+        from robustfeatures.tools.inspection import computing_share
 
         seconds = time.monotonic() - BEGAN
         print(computing_share(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores))

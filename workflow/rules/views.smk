@@ -1,5 +1,5 @@
 # Tables, figures, claims and the report. The files that people open bear no digest in their names. So each view has a
-# rule of its own, whose plan is made newer than its files where they show another plan (recipes/prepare.py).
+# rule of its own, whose plan is made newer than its files where they show another plan (pipeline/plan/prepare.py).
 VIEW_CAPTIONS = {
     "table": "../report/table.rst",
     "figure": "../report/figure.rst",

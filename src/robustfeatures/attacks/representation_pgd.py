@@ -12,9 +12,9 @@ from robustfeatures.attacks.norms import NORMS
 from robustfeatures.attacks.objectives import reach_representation
 
 if TYPE_CHECKING:
+    from robustfeatures.attacks.settings import NormName
     from robustfeatures.engine.prepared import Prepared
     from robustfeatures.models.network import Network
-    from robustfeatures.recipes.parameters import NormName
 
 
 def representation_pgd(

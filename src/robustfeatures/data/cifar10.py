@@ -19,12 +19,12 @@ import numpy as np
 
 from robustfeatures.data.download import Download, check_counts, sole_right
 from robustfeatures.data.raw import RawData
+from robustfeatures.engine.vision import torchvision
 from robustfeatures.errors import UserError
-from robustfeatures.store.files import write_atomically
-from robustfeatures.vision import torchvision
+from robustfeatures.pipeline.store.files import write_atomically
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 # What the published pickles name, and where numpy has it now.
 NAMES = {

@@ -11,7 +11,7 @@ from robustfeatures.data.download import Download, check_counts
 from robustfeatures.data.raw import RawData
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 ADDRESS = "https://raw.githubusercontent.com/modestyachts/CIFAR-10.1/master/datasets/"
 

@@ -25,7 +25,7 @@ from robustfeatures.data.raw import RawData
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 SPLITS = {"train": "train", "validation": "valid", "test": "test"}
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -23,7 +23,7 @@ from robustfeatures.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:

@@ -13,7 +13,7 @@ from robustfeatures.data.raw import POOL, RawData
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 # Over the grey levels (uint8, 0 to 16) and the labels as load_digits gives them.
 SHA256 = "65e5b4619795efb40c1082f4c350c049e4ad552200d369b6ae99e21eef5e72c5"

@@ -23,7 +23,7 @@ from robustfeatures.data.registry import BROUGHT
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 # Pillow opens by content, not by name, and hands some formats to other programs: EPS to Ghostscript.

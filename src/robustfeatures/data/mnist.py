@@ -10,11 +10,11 @@ import numpy as np
 
 from robustfeatures.data.download import Download, check_counts, sole_right
 from robustfeatures.data.raw import RawData
-from robustfeatures.store.files import write_atomically
-from robustfeatures.vision import torchvision
+from robustfeatures.engine.vision import torchvision
+from robustfeatures.pipeline.store.files import write_atomically
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 COUNTS = {"train": 60_000, "test": 10_000}
 

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfeatures.data.raw import Images, Part
-from robustfeatures.errors import UserError, suggestion
-from robustfeatures.recipes.parameters import (
+from robustfeatures.data.settings import (
     Concatenate,
     Data,
     KeepClasses,
@@ -26,6 +25,7 @@ from robustfeatures.recipes.parameters import (
     Relabel,
     Subset,
 )
+from robustfeatures.errors import UserError, suggestion
 
 if TYPE_CHECKING:
     from PIL.Image import Image

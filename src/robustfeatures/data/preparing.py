@@ -18,7 +18,7 @@ from robustfeatures.data.registry import BROUGHT, source_entry
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 
 def prepared(parameters: Data, raw_folder: Path) -> dict[str, Part]:

@@ -26,7 +26,7 @@ from robustfeatures.data.registry import check_size
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 # The first and the last class of each range, as places among the 1000 sorted synsets.
 RANGES = {

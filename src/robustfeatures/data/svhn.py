@@ -9,10 +9,10 @@ import numpy as np
 
 from robustfeatures.data.download import Download, check_counts
 from robustfeatures.data.raw import RawData
-from robustfeatures.vision import torchvision
+from robustfeatures.engine.vision import torchvision
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Data
+    from robustfeatures.data.settings import Data
 
 # The published split "extra" (531 131 easier images) is left out.
 COUNTS = {"train": 73_257, "test": 26_032}

@@ -18,7 +18,7 @@ from robustfeatures.engine.precision import autocast, laid_out
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Precision
+    from robustfeatures.engine.settings import Precision
 
 log = logging.getLogger(__name__)
 

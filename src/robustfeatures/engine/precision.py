@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Precision
+    from robustfeatures.engine.settings import Precision
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from robustfeatures.models.network import GlobalAverage, Network
 
 if TYPE_CHECKING:
     from robustfeatures.engine.compiling import Compilation, ForOneShape
-    from robustfeatures.recipes.parameters import Precision
+    from robustfeatures.engine.settings import Precision
 
 
 class Prepared(nn.Module):

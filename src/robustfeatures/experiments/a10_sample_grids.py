@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import PositiveInt, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +33,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 def figure(results: Results) -> Figure:
     """One block per set; the first image of each class in turn."""
     from robustfeatures.data.dataset import read_dataset
-    from robustfeatures.experiments.plots import sample_blocks
+    from robustfeatures.experiments.shared.plots import sample_blocks
 
     payloads = {row: path for (row, _), path in results.payloads.items()}
     original = read_dataset(payloads.pop("D"), "train", in_memory=False)

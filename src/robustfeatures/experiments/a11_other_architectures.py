@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Name, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_NR-images", "D_R-images")
 SECTION = "not-bugs-2019, Section 3.1"
@@ -49,7 +50,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per architecture, training set and radius."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     columns = ["architecture", "row", "eps"]
     return with_published(over_seeds(results.evaluations, columns), results, columns)
@@ -57,7 +58,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Bars per architecture and training set, one per radius."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     rows = results.evaluations
     return grouped_bars(
@@ -71,8 +72,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 3.1 says of D_R and D_NR, of each architecture, at the middle one of the radii."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = results.evaluations
     radii = sorted(eps for eps in rows["eps"].unique() if eps > 0)

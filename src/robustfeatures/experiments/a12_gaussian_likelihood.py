@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt, Len, Lt, MinLen
 
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "not-bugs-2019, Section 4 and Appendix E"
 # Percent by which gradient descent and search may miss an optimum.
@@ -74,7 +74,7 @@ def _compared(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per theorem, quantity, dimension and adversary: closed form, numerical optimum, difference."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     by = ["theorem", "quantity", "dimension", "adversary"]
     return over_seeds(_compared(results), by, values=("closed_form", "numerical", "difference"))
@@ -86,7 +86,7 @@ def figure(results: Results) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from robustfeatures.experiments.plots.style import COLOURS, legend_above, name_horizontal
+    from robustfeatures.experiments.shared.plots.style import COLOURS, legend_above, name_horizontal
 
     settings: Settings = results.settings
     rows = results.measurements[results.measurements["theorem"] == "plane"]
@@ -116,7 +116,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, settings: Settings, eps: float, gener
     import numpy as np
     from matplotlib.patches import Circle, Ellipse
 
-    from robustfeatures.experiments.plots.style import COLOURS
+    from robustfeatures.experiments.shared.plots.style import COLOURS
 
     mean, spread = np.array(settings.plane_mean), np.array(settings.plane_variances)
     points = mean + generator.normal(size=(150, 2)) * np.sqrt(spread)
@@ -152,7 +152,7 @@ def claims(results: Results) -> list[Claim]:
     """Theorems 1 to 3 and the step from equation 13 to 14, each against the numerical optimum."""
     import math
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     settings: Settings = results.settings
     rows = _compared(results)
@@ -214,7 +214,7 @@ def _multiplier_claims(rows: pd.DataFrame, settings: Settings) -> list[Claim]:
     """Theorem 2's bounds on lambda: with eps for their eps^1/2, and the order of growth as printed."""
     import math
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     low, high = (rows[rows["quantity"] == f"lambda over its {end} bound"] for end in ("lower", "upper"))
     within = [

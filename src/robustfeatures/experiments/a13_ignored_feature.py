@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Len
 
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "not-bugs-2019, Section 4, Appendix D.10 and Figure 14"
 ACCURACIES = ("clean", "linf", "l2")
@@ -56,7 +56,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training and loss: the unit weights, the least margin under attack, and accuracies."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     values = ("weight_1", "weight_2", "least_margin", *ACCURACIES)
     return over_seeds(results.measurements, ["training", "loss"], values=values)
@@ -67,7 +67,7 @@ def figure(results: Results) -> Figure:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.plots.style import COLOURS, STYLES
+    from robustfeatures.experiments.shared.plots.style import COLOURS, STYLES
 
     settings: Settings = results.settings
     drawn = Figure(figsize=(6.6, 5.0), layout="constrained")
@@ -113,7 +113,7 @@ def _boundary(angle: float) -> Any:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 4 says of Figure 14."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     rows = results.measurements
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE_MODELS = ("standard", "adversarial")
 DERIVED_SETS = ("D_NR-images", "D_NR-noise", "D_R-images", "D_R-noise")
@@ -41,14 +41,14 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per row and radius."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     return with_published(over_seeds(results.evaluations, ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
     """Bars per training set, one per radius, as in Figure 2b."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
         results.evaluations,
@@ -62,8 +62,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 3.1 says of these rows, at the middle one of the radii."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     radii = sorted(eps for eps in results.evaluations["eps"].unique() if eps > 0)
     middle = radii[len(radii) // 2]

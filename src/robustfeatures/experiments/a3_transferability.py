@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
+from robustfeatures.derived.settings import TargetedAttack
+from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Name, Strict, TargetedAttack
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.recipes.recipe import Recipe
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.pipeline.plan.recipe import Recipe
 
 SECTION = "not-bugs-2019, Section 3.3 and Figure 3"
 APPENDIX = "not-bugs-2019, Appendix D.9 and Figure 13"
@@ -110,7 +112,7 @@ def _beside(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per source, target and kind of attack; `accuracy` is the target architecture's on D, from D_det."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     both = _rates(results).merge(_learned(results), on=["target", "seed"])
     values = ("transfer_rate", "accuracy")
@@ -120,14 +122,14 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Above, for each kind of attack, the transfer rates as a matrix; below, those of the study's own network."""
-    from robustfeatures.experiments.transfer_plots import matrices_and_lines
+    from robustfeatures.experiments.shared.transfer_plots import matrices_and_lines
 
     return matrices_and_lines(_rates(results), _beside(results), attacks=ATTACKS)
 
 
 def _association(rows: pd.DataFrame) -> float:
     """Pearson's r of transfer rate and accuracy; 0 where one of them does not vary, since it then says nothing."""
-    from robustfeatures.experiments.summaries import correlation
+    from robustfeatures.experiments.shared.summaries import correlation
 
     if min(rows["accuracy"].nunique(), rows["transfer_rate"].nunique()) < 2:
         return 0.0
@@ -136,7 +138,7 @@ def _association(rows: pd.DataFrame) -> float:
 
 def claims(results: Results) -> list[Claim]:
     """That what an architecture learns from D_det predicts how often it is fooled: one correlation per seed."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     beside = _beside(results)
     found = []

@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_R-images", "D_R-noise")
 TEST_SETS = ("robust train set", "robust test set", "standard test set")
@@ -56,7 +56,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per derived set, test set and radius."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     columns = ["row", "test_set", "eps"]
     return with_published(over_seeds(results.evaluations, columns), results, columns)
@@ -68,7 +68,7 @@ def _smallest(rows: pd.DataFrame) -> float:
 
 def figure(results: Results) -> Figure:
     """Robust accuracy at the smallest radius: a group per derived set, a bar per test set."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     rows = results.evaluations
     eps = _smallest(rows)
@@ -85,8 +85,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix D.3 says of these rows, at the smallest of the radii."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = results.evaluations
     eps = _smallest(rows)

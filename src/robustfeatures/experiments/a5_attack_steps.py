@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
+from robustfeatures.attacks.evaluating.settings import PGD, Attack, CarliniWagner
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.adversaries import PGD, Attack, CarliniWagner
-from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "not-bugs-2019, Appendix D.2"
 CW = CarliniWagner(kind="cw-l2", searches=9, steps=1000)
@@ -74,7 +74,7 @@ def _at_radius(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per attack and number of steps."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     on = ["row", "steps", "eps"]
     return with_published(over_seeds(_at_radius(results), on), results, on)
@@ -82,7 +82,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Accuracy against the number of steps, which the axis shows by its logarithm, as in Figure 8."""
-    from robustfeatures.experiments.plots.lines import curves
+    from robustfeatures.experiments.shared.plots.lines import curves
 
     rows = _at_radius(results)
     return curves(
@@ -98,8 +98,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix D.2 says of these attacks."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = _at_radius(results)
     least = rows.groupby("seed")["accuracy"].min()

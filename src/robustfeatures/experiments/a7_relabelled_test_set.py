@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_det", "D_det-robust")
 TEST_SETS = {0: "D", 1: "relabelled D"}
@@ -40,14 +40,14 @@ def _named(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and test set."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     return with_published(over_seeds(_named(results), ["row", "test_set", "eps"]), results, ["row", "test_set", "eps"])
 
 
 def figure(results: Results) -> Figure:
     """Two bars per training set: on D and on relabelled D."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
         _named(results),
@@ -61,8 +61,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix D.6 says of these rows."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     def on(row: str, shift: int) -> pd.Series:
         return by_seed(results.evaluations, row=row, label_shift=shift)

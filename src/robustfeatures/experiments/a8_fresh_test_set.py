@@ -11,17 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from robustfeatures.data.settings import Split
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Name, Split, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.recipes.recipe import Recipe
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.pipeline.plan.recipe import Recipe
 
 DERIVED_SETS = ("D_rand", "D_det")
 SECTION = "not-bugs-2019, Appendix D.7"
@@ -73,7 +75,7 @@ def _clean(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and test set."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     columns = ["row", "test_set", "eps"]
     return with_published(over_seeds(_clean(results), columns), results, columns)
@@ -81,7 +83,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Two bars per training set: on the images in use, and on the fresh ones."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
         _clean(results),
@@ -95,8 +97,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix D.7 says of these rows."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = _clean(results)
     fresh = results.settings.fresh.shown

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 ROWS = (*a1.SOURCE_MODELS, "D_R-images")
 SECTION = "not-bugs-2019, Appendix D.8 and Figure 12"
@@ -33,8 +33,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def claims(results: Results) -> list[Claim]:
     """What Figure 12 shows, at the largest of the radii, which the adversary of training had."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     largest = results.evaluations["eps"].max()
     robust = {row: by_seed(results.evaluations, row=row, eps=largest) for row in ROWS}

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import PositiveInt, Probe, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 4.2"
 CORRELATION = "performance correlation"
@@ -100,7 +101,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def _smoothed(results: Results) -> pd.DataFrame:
     """The histories with a column `smoothed`."""
-    from robustfeatures.experiments.turning_points import smoothed
+    from robustfeatures.experiments.shared.turning_points import smoothed
 
     curves = results.histories.groupby(["row", "probe", "seed"])["accuracy"]
     window = results.settings.window
@@ -112,7 +113,7 @@ def _turns(results: Results) -> pd.DataFrame:
     pathway 2, and every performance correlation, levels off; all of smoothed curves."""
     import pandas as pd
 
-    from robustfeatures.experiments.turning_points import levelling_off, peak
+    from robustfeatures.experiments.shared.turning_points import levelling_off, peak
 
     found = []
     for (row, probe, seed), curve in _smoothed(results).groupby(["row", "probe", "seed"], sort=False):
@@ -129,7 +130,7 @@ def _last(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per pathway and probe: the value after the last epoch, and the epoch at which the curve turns."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     rows = _last(results).merge(_turns(results), on=["row", "probe", "seed"], how="left")
     summary = over_seeds(rows, ["row", "probe", "images", "eps"], values=("accuracy", "turning_epoch"))
@@ -138,7 +139,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Curves over the epochs, one panel per pathway; smoothed, and thin as they were measured."""
-    from robustfeatures.experiments.plots import curves
+    from robustfeatures.experiments.shared.plots import curves
 
     return curves(
         _smoothed(results),
@@ -162,8 +163,8 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     last = _last(results)
     epochs = results.histories.groupby("row")["epoch"].transform("max")
@@ -210,8 +211,8 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
 
 
 def _correlation_claims(results: Results, suffix: str) -> list[Claim]:
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     turns, epochs = _turns(results), int(results.histories["epoch"].max())
     found = []

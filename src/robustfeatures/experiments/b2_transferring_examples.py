@@ -8,17 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.derived.settings import Transferring
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.grid_rows import AT_THE_END, varied, with_augmentation
-from robustfeatures.recipes.parameters import Probe, Strict, Transferring
-from robustfeatures.recipes.pieces import DOWNSTREAM_SEED, Pieces
-from robustfeatures.recipes.recipe import Recipe
+from robustfeatures.experiments.shared.grid_rows import AT_THE_END, varied, with_augmentation
+from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 3 and Figure 2"
 # A second network on the same data shares no draw with the first.
@@ -83,7 +85,7 @@ def _chosen(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per half, cell and set; `chosen` marks the cell with the best validation accuracy on D."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     rows = _chosen(results).rename(columns={"probe": "test_set"}).assign(eps=0.0)
     by = ["row", *varied(rows), "chosen", "test_set", "eps"]
@@ -92,7 +94,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Figure 2: the accuracies of the chosen cells on D and on D_shift."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     rows = _chosen(results)
     return grouped_bars(
@@ -106,8 +108,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 3 says of the chosen cells."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = _chosen(results)
     rows = rows[rows["chosen"] == "yes"]

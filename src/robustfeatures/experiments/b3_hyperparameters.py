@@ -8,17 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.grid_rows import AT_THE_END, varied, with_augmentation
-from robustfeatures.recipes.parameters import Probe, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.experiments.shared.grid_rows import AT_THE_END, varied, with_augmentation
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Appendix C and Table 5"
 DECAY = "weight_decay"
@@ -62,7 +63,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per cell and set."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     rows = with_augmentation(results.histories).rename(columns={"probe": "test_set"}).assign(eps=0.0)
     by = [*varied(rows), "test_set"]
@@ -91,7 +92,7 @@ def series(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """A heat map of the gap over all cells, and the two accuracies along the series with their crossing."""
-    from robustfeatures.experiments.plots.transitions import heat_map_with_transition
+    from robustfeatures.experiments.shared.plots.transitions import heat_map_with_transition
 
     line = series(results)
     crossing, low, high = crossing_of(line)
@@ -113,7 +114,7 @@ def _named(fields: list[str], values: tuple[object, ...]) -> str:
 
 def crossing_of(line: pd.DataFrame) -> tuple[float, float, float]:
     """The weight decay at which the mean gap over seeds crosses zero, and its 95 % interval."""
-    from robustfeatures.experiments.turning_points import crossing_interval, transition
+    from robustfeatures.experiments.shared.turning_points import crossing_interval, transition
 
     curves = line.pivot_table(index="seed", columns=DECAY, values="gap")
     decays = curves.columns.to_numpy(dtype=float)
@@ -122,8 +123,8 @@ def crossing_of(line: pd.DataFrame) -> tuple[float, float, float]:
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix C says of the series."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.turning_points import transition
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.turning_points import transition
 
     line = series(results)
     curves = line.pivot_table(index="seed", columns=DECAY, values="gap")

@@ -8,16 +8,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.experiments.b2_transferring_examples import second_model
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Adversary, PositiveInt, Probe, ProbeAttack, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.training.settings import Adversary, Probe, ProbeAttack
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 4.2 and Figure 4"
 ATTACK = "attack success"
@@ -90,7 +91,7 @@ def _last(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per network and probe, after the last epoch."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     return with_published(
         over_seeds(_last(results), ["row", "probe", "images", "eps"]), results, ["row", "probe", "eps"]
@@ -99,15 +100,15 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Curves over the epochs, one panel per network."""
-    from robustfeatures.experiments.plots import curves
+    from robustfeatures.experiments.shared.plots import curves
 
     return curves(_curves(results), panel="row", line="probe", x="epoch", xlabel="epoch")
 
 
 def claims(results: Results) -> list[Claim]:
     """What Section 4.2 says of the networks after the last epoch."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     last = _last(results)
 

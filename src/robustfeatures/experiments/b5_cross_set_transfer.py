@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 6 and Table 2"
 WEAKER = " (two halves of one source: the weaker test)"
@@ -66,7 +66,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and test set."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     return with_published(
         over_seeds(results.evaluations, ["row", "tested_on", "eps"]), results, ["row", "tested_on", "eps"]
@@ -75,7 +75,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """One group of bars per training set, one bar per test set."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
         results.evaluations,
@@ -88,8 +88,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 6 says of the two models trained on D_det."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     chance = 100.0 / results.evaluations["classes"].iloc[0]
     first, second = results.settings.first.data, results.settings.second.data

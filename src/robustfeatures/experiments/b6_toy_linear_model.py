@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 
+from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import PositiveInt, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 5 and Appendix A"
 # What "with high probability" is taken to mean, percent of the cells; and "approaches 1", percent of the sample.
@@ -156,7 +156,7 @@ def _index(rows: pd.DataFrame) -> pd.MultiIndex:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per p and n: the share of cells in which each rule is right, means over the cells first."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     shares = _judged(results).groupby(["p", "examples", "seed"], sort=False)[list(VALUES)].mean().reset_index()
     return over_seeds(shares, ["p", "examples"], values=VALUES)
@@ -189,7 +189,7 @@ def figure(results: Results) -> Figure:
 
 
 def _curves(panels: Any, rows: pd.DataFrame, settings: Settings) -> None:
-    from robustfeatures.experiments.plots.style import COLOURS, STYLES, log_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, STYLES, log_axis
 
     for axes, (k, part) in zip(panels, rows.groupby("k"), strict=True):
         names = {"robust_weight": "w1, robust", "nonrobust_weight": "eps w2, non-robust"}
@@ -213,7 +213,7 @@ def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patheffects import withStroke
 
-    from robustfeatures.experiments.plots.style import COLOURS, log_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, log_axis
     from robustfeatures.theory.toy_linear_model import first_step_bound, printed_threshold, threshold
 
     share = rows.pivot_table(index="eps", columns="k", values="wins", aggfunc="mean")
@@ -243,7 +243,7 @@ def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any
 
 def claims(results: Results) -> list[Claim]:
     """Both theorems at the largest n, since they ask for a large one, and what was simulated."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     settings: Settings = results.settings
     judged = _judged(results)

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Gt, Len, Lt
 
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict, Training
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.training.settings import Training
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 2"
 EYES, PIXEL = "eyes set to the new label", "pixel set to the new label"
@@ -80,7 +81,7 @@ def _shares(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set, quantity and feature, after the last epoch."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     return over_seeds(_last(results), ["trained_on", "quantity", "feature"], values=("value",))
 
@@ -128,7 +129,7 @@ def _pets(place: Any, settings: Settings) -> None:
 def _bars(axes: Axes, rows: pd.DataFrame) -> None:
     import numpy as np
 
-    from robustfeatures.experiments.plots.style import COLOURS, HATCHES, in_order, spread
+    from robustfeatures.experiments.shared.plots.style import COLOURS, HATCHES, in_order, spread
 
     sets = in_order(rows["trained_on"])
     for number, feature in enumerate(FEATURES):
@@ -157,7 +158,7 @@ def _bars(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _curves(axes: Axes, rows: pd.DataFrame) -> None:
-    from robustfeatures.experiments.plots.style import COLOURS, STYLES, in_order, value_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, STYLES, in_order, value_axis
 
     for number, name in enumerate(in_order(rows["trained_on"])):
         found = rows[rows["trained_on"] == name].groupby("epoch")["value"].agg(["mean", "std"]).fillna(0.0)
@@ -171,8 +172,8 @@ def _curves(axes: Axes, rows: pd.DataFrame) -> None:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 2 says such networks learn, and the inequalities (6) to (8) that make f4 contaminated."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     shares = _shares(results)
     effects = [
@@ -196,13 +197,13 @@ def claims(results: Results) -> list[Claim]:
 
 def _value(results: Results, trained_on: str, quantity: str, feature: str) -> pd.Series:
     """One quantity after the last epoch, by seed."""
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     return by_seed(_last(results), value="value", trained_on=trained_on, quantity=quantity, feature=feature)
 
 
 def _accuracy_claims(results: Results) -> list[Claim]:
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     eyes, pixel = (_value(results, name, "accuracy", "D") for name in (EYES, PIXEL))
     flipped = _value(results, PIXEL, "accuracy", "flipped D")
@@ -229,7 +230,7 @@ def _accuracy_claims(results: Results) -> list[Claim]:
 
 
 def _contamination_claims(results: Results) -> list[Claim]:
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     def value(trained_on: str, quantity: str, feature: str) -> pd.Series:
         return _value(results, trained_on, quantity, feature)

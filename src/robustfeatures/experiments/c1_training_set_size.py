@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
-from robustfeatures.experiments.at_odds import (
+from robustfeatures.attacks.settings import NormName
+from robustfeatures.data.settings import Subset
+from robustfeatures.engine.settings import PositiveInt, Strict
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.at_odds import (
     NORM_NAMES,
     PAPER,
     TEST,
@@ -22,16 +26,14 @@ from robustfeatures.experiments.at_odds import (
     rounded,
     training,
 )
-from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import NormName, PositiveInt, Strict, Subset
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.recipe import Recipe
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 2 and Figures 1 and 6"
 # Stands for the size of the whole training set until that is known.
@@ -108,7 +110,7 @@ def _crossings(rows: pd.DataFrame) -> pd.DataFrame:
     """Per norm and radius the size at which robust training stops helping, its interval, and the seeds with one."""
     import pandas as pd
 
-    from robustfeatures.experiments.sweeps import crossing, interval_of_logarithms
+    from robustfeatures.experiments.shared.sweeps import crossing, interval_of_logarithms
 
     found = []
     for (norm, eps), part in _gains(rows).groupby(["norm", "eps_train"], sort=False):
@@ -129,7 +131,7 @@ def _crossings(rows: pd.DataFrame) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm, radius and size; `crossing`, the size at which the radius stops helping, in each of them."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     rows = _measured(results)
     by = ["norm", "eps_train", "samples"]
@@ -139,7 +141,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """A line per radius over a logarithmic axis of sizes, as in Figures 1 and 6; crossings at the bottom."""
-    from robustfeatures.experiments.sweeps import panels
+    from robustfeatures.experiments.shared.sweeps import panels
 
     rows = _measured(results)
     return panels(rows, x="samples", xlabel="training images", line="eps_train", log_x=True, crossings=_crossings(rows))
@@ -147,7 +149,7 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 2 says of these lines, averaged over the radii of each norm."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     gains = _gains(_measured(results))
     found = []

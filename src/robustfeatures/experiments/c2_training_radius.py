@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from robustfeatures.experiments.at_odds import (
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.at_odds import (
     NORM_NAMES,
     PAPER,
     AdversarialTrainings,
@@ -15,14 +16,13 @@ from robustfeatures.experiments.at_odds import (
     network,
     rounded,
 )
-from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 2 and Figure 7"
 
@@ -51,7 +51,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm and radius."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     by = ["norm", "eps_train"]
     return with_published(over_seeds(last_epoch(results.histories), by), results, by)
@@ -59,14 +59,14 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """A panel per norm, whose radii have scales of their own, as in Figure 7."""
-    from robustfeatures.experiments.sweeps import panels
+    from robustfeatures.experiments.shared.sweeps import panels
 
     return panels(last_epoch(results.histories), x="eps_train", xlabel="eps of training")
 
 
 def claims(results: Results) -> list[Claim]:
     """What Section 2 says of Figure 7: a decline that is steady."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     rows = last_epoch(results.histories)
     found = []

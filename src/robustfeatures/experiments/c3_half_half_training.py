@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from robustfeatures.experiments.at_odds import (
+from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.at_odds import (
     NORM_NAMES,
     PAPER,
     STANDARD,
@@ -14,14 +15,13 @@ from robustfeatures.experiments.at_odds import (
     network,
     rounded,
 )
-from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Appendix B and Table 4"
 # The share of each batch that stays natural.
@@ -62,7 +62,7 @@ def _measured(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm, radius, training, and attack or none."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     by = ["norm", "eps_train", "row", "under"]
     return with_published(over_seeds(_measured(results), by), results, by)
@@ -70,7 +70,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """A group of bars per radius, one per training and attack."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     printed = results.comparable_rows
     return grouped_bars(
@@ -90,7 +90,7 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix B says of Table 4, averaged over all radii of a norm."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     rows = _measured(results)
     found = []

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from robustfeatures.experiments.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.derived.settings import LossGradient
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.perceived import Perceived, measured_images, networks
-from robustfeatures.recipes.parameters import LossGradient
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.shared.perceived import Perceived, measured_images, networks
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 3 and Figure 2"
 NUMBERS = ["alignment", "low_frequency", "density"]
@@ -62,8 +62,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per network."""
-    from robustfeatures.experiments.perceived import per_seed
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.perceived import per_seed
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     return over_seeds(per_seed(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
 
@@ -71,8 +71,8 @@ def table(results: Results) -> pd.DataFrame:
 def figure(results: Results) -> Figure:
     """The images, and below them the gradients of each network, as in Figure 2."""
     from robustfeatures.data.dataset import read_dataset
-    from robustfeatures.experiments.perceived import TITLES, chosen, class_labels, from_blue_to_yellow
-    from robustfeatures.experiments.plots import ImageRow, image_grid
+    from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels, from_blue_to_yellow
+    from robustfeatures.experiments.shared.plots import ImageRow, image_grid
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")
@@ -87,8 +87,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 3 says of the gradients, in numbers."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.perceived import per_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.perceived import per_seed
 
     numbers = per_seed(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
     robust = [norm for norm in NORM_NAMES if norm in results.settings.eps]

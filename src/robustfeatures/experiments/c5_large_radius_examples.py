@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from robustfeatures.experiments.at_odds import NORM_NAMES, PAPER, STANDARD
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.perceived import Enlarged, examples, interpolations, measured_images
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.shared.perceived import Enlarged, examples, interpolations, measured_images
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 3 and Figure 3"
 NUMBERS = ["changed", "alignment", "low_frequency"]
@@ -40,7 +40,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def _per_seed(results: Results) -> pd.DataFrame:
-    from robustfeatures.experiments.perceived import per_seed
+    from robustfeatures.experiments.shared.perceived import per_seed
 
     rows = results.measurements
     changed = 100.0 * (rows["reached"] != rows["label"])
@@ -49,7 +49,7 @@ def _per_seed(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm of the examples and network."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     rows = _per_seed(results)
     named = rows.assign(norm=rows["norm"].map(NORM_NAMES)).sort_values("norm", kind="stable")
@@ -59,8 +59,8 @@ def table(results: Results) -> pd.DataFrame:
 def figure(results: Results) -> Figure:
     """A block per norm: the images and the examples against each network, with the class that it sees."""
     from robustfeatures.data.dataset import read_dataset
-    from robustfeatures.experiments.perceived import TITLES, chosen, class_labels
-    from robustfeatures.experiments.plots import ImageRow, image_grid
+    from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels
+    from robustfeatures.experiments.shared.plots import ImageRow, image_grid
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")
@@ -80,7 +80,7 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 3 says of these examples, in numbers."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     rows = _per_seed(results)
     found = []

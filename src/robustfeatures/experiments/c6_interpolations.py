@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.attacks.settings import NormName
+from robustfeatures.engine.settings import PositiveInt
 from robustfeatures.errors import UserError
-from robustfeatures.experiments.at_odds import NORM_NAMES, PAPER, STANDARD
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.perceived import Enlarged, examples, interpolations, measured_images
-from robustfeatures.recipes.parameters import NormName, PositiveInt
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.shared.perceived import Enlarged, examples, interpolations, measured_images
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 3 and Figure 4"
 NUMBERS = ["width", "detour"]
@@ -50,8 +51,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per network."""
-    from robustfeatures.experiments.perceived import per_seed
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.perceived import per_seed
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     return over_seeds(per_seed(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
 
@@ -61,8 +62,8 @@ def figure(results: Results) -> Figure:
     import numpy as np
 
     from robustfeatures.data.dataset import read_dataset
-    from robustfeatures.experiments.perceived import TITLES, chosen, class_labels
-    from robustfeatures.experiments.plots import ImageRow, image_grid
+    from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels
+    from robustfeatures.experiments.shared.plots import ImageRow, image_grid
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")
@@ -90,8 +91,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Section 3 says of the interpolations, in numbers."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.perceived import per_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.perceived import per_seed
 
     numbers = per_seed(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
     return [

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
+from robustfeatures.engine.settings import Fraction, PositiveFloat, Strict
 from robustfeatures.errors import UserError
-from robustfeatures.experiments.at_odds import PAPER, STANDARD
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Adversary, Fraction, PositiveFloat, Strict
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.recipe import Recipe
+from robustfeatures.experiments.shared.at_odds import PAPER, STANDARD
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.training.settings import Adversary
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Appendix E"
 TRAININGS = (STANDARD, "adversarial")
@@ -115,7 +116,7 @@ def _accuracies(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training, solver, split and radius of the attack; the objective is that of the training split."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     summary = over_seeds(
         _accuracies(results).sort_values(COLUMNS, ascending=[False, False, False, True]), COLUMNS, values=VALUES
@@ -144,7 +145,7 @@ def _of_pixels(results: Results, quantity: str, training: str = "", solver: str 
 
 
 def _weights(axes: Axes, results: Results) -> None:
-    from robustfeatures.experiments.plots.style import COLOURS, STYLES, log_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, STYLES, log_axis
 
     for number, training in enumerate(TRAININGS):
         for style, solver in enumerate((TRAINED, EXACT)):
@@ -162,7 +163,7 @@ def _weights(axes: Axes, results: Results) -> None:
 
 
 def _correlations(axes: Axes, results: Results) -> None:
-    from robustfeatures.experiments.plots.style import COLOURS, MARKERS
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS
 
     correlation = _of_pixels(results, "correlation")
     for number, training in enumerate(TRAININGS):
@@ -189,7 +190,7 @@ def _subsets(results: Results) -> pd.DataFrame:
 
 
 def _fractions(axes: Axes, results: Results) -> None:
-    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES, log_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, log_axis
 
     subsets, eps = _subsets(results), results.settings.eps
     rows = _accuracies(results)
@@ -215,15 +216,15 @@ def claims(results: Results) -> list[Claim]:
 
 def _tested(trained: pd.DataFrame, training: str, eps: float) -> pd.Series:
     """Test accuracy by seed."""
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     return by_seed(trained, training=training, split="test", eps=eps)
 
 
 def _of_all_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
     """Of Table 5 and Figure 5(b)."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     eps = results.settings.eps
 
@@ -261,7 +262,7 @@ def _of_all_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
 
 def _of_few_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
     """Of Figure 5(c); how many pixels is chosen on the training images and judged on the test images."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     eps, subsets = results.settings.eps, _subsets(results)
     few = subsets["train", eps].idxmax()

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Le, Lt, MinLen
 
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import PositiveFloat, PositiveInt, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "at-odds-2019, Section 2"
 # Accuracies are exact to float precision; percent.
@@ -70,7 +70,7 @@ def table(results: Results) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
     from robustfeatures.theory.robustness_at_odds import bound
 
     settings: Settings = results.settings
@@ -90,7 +90,7 @@ def figure(results: Results) -> Figure:
     """Accuracy against the radius, and robust accuracy against standard error under the bound."""
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.plots.style import legend_above
+    from robustfeatures.experiments.shared.plots.style import legend_above
 
     drawn = Figure(figsize=(8.2, 3.7), layout="constrained")
     left, right = drawn.subplots(1, 2)
@@ -102,7 +102,7 @@ def figure(results: Results) -> Figure:
 
 
 def _against_radius(axes: Axes, results: Results) -> None:
-    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES, value_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, value_axis
 
     rows = results.measurements
     eta = results.settings.signal / results.settings.dimension**0.5
@@ -128,7 +128,7 @@ def _against_radius(axes: Axes, results: Results) -> None:
 def _under_the_bound(axes: Axes, results: Results) -> None:
     import numpy as np
 
-    from robustfeatures.experiments.plots.style import COLOURS
+    from robustfeatures.experiments.shared.plots.style import COLOURS
     from robustfeatures.theory.robustness_at_odds import bound
 
     settings: Settings = results.settings
@@ -164,7 +164,7 @@ def _at_the_bound(results: Results) -> pd.DataFrame:
 
 def claims(results: Results) -> list[Claim]:
     """Theorems 2.1 and 2.2, the SVMs trained on samples."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.theory.robustness_at_odds import bound
 
     settings: Settings = results.settings

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Gt, MinLen
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.canonical import plain
-from robustfeatures.recipes.parameters import Name, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.theory.patch_constants import PatchConstants
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     # Of a claim, what Claim takes but for the paper and the name of the setting.
     Sentence = tuple[str, str, str, "pd.Series"]
@@ -88,7 +89,7 @@ def _phase_changes(rows: pd.DataFrame) -> pd.Series:
 
 def table(results: Results) -> pd.DataFrame:
     """Per setting and training what is reached at the last step, and the step of the phase change."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     rows = _percent(results)
     last = rows[rows["step"] == rows["step"].max()].merge(_phase_changes(rows).rename("phase_change").reset_index())
@@ -99,7 +100,7 @@ def figure(results: Results) -> Figure:
     """A row per setting: correlations and accuracies under standard training, then under adversarial training."""
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.plots.style import in_order, legend_above, value_axis
+    from robustfeatures.experiments.shared.plots.style import in_order, legend_above, value_axis
 
     rows = _percent(results)
     names, trainings = in_order(rows["row"]), in_order(rows["training"])
@@ -130,7 +131,7 @@ def figure(results: Results) -> Figure:
 
 def _lines(axes: Axes, rows: pd.DataFrame, names: Mapping[str, str], *, first: int) -> list[object]:
     """Means over seeds with bands of a standard deviation, in the styles from number `first` on."""
-    from robustfeatures.experiments.plots.style import COLOURS, STYLES
+    from robustfeatures.experiments.shared.plots.style import COLOURS, STYLES
 
     handles: list[object] = []
     for number, (column, label) in enumerate(names.items(), start=first):
@@ -146,7 +147,7 @@ def _lines(axes: Axes, rows: pd.DataFrame, names: Mapping[str, str], *, first: i
 
 def claims(results: Results) -> list[Claim]:
     """What Theorems 4.3 and 4.4 and Section 6.1 say, for each setting."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     rows = _percent(results)
     found = []
@@ -160,7 +161,7 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _at_end(rows: pd.DataFrame, training: str, column: str) -> pd.Series:
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     return by_seed(rows, value=column, training=training, step=rows["step"].max())
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Gt, MinLen
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.d1_feature_learning import PAPER
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.canonical import plain
-from robustfeatures.recipes.parameters import Name, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.theory.patch_constants import PatchConstants
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 ERRORS = {
     "clean": "clean",
@@ -75,7 +76,7 @@ def _errors(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """Per setting, minimum and scale: the empirical risk, that without noise, and the errors on fresh points."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     return over_seeds(_errors(results), BY, values=["risk", "noiseless_risk", *ERRORS])
 
@@ -84,7 +85,7 @@ def figure(results: Results) -> Figure:
     """Per setting a column: the risk of both minima above, and their errors below, one panel per minimum."""
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.plots.style import in_order, legend_above, log_axis
+    from robustfeatures.experiments.shared.plots.style import in_order, legend_above, log_axis
 
     rows = _errors(results)
     names, minima = in_order(rows["row"]), in_order(rows["minimum"])
@@ -109,7 +110,7 @@ def figure(results: Results) -> Figure:
 
 def _draw_risk(axes: Axes, part: pd.DataFrame, minimum: str, number: int) -> list[Line2D]:
     """The measured risk as marks and the closed form as a line."""
-    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES
 
     colour = COLOURS[number]
     axes.plot(part.index, part["noiseless_risk"], linestyle=STYLES[number], color=colour, lw=1)
@@ -123,7 +124,7 @@ def _draw_risk(axes: Axes, part: pd.DataFrame, minimum: str, number: int) -> lis
 
 def _draw_errors(axes: Axes, part: pd.DataFrame) -> list[Line2D]:
     """A line per attack, with hollow marks of different sizes, since many lie on each other."""
-    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES
 
     handles = []
     for number, (error, label) in enumerate(ERRORS.items(), start=2):
@@ -149,8 +150,8 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     def found(minimum: str, column: str) -> pd.Series:
         return by_seed(rows, value=column, minimum=minimum)

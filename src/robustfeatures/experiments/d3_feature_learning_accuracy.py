@@ -14,15 +14,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.derived.settings import Inversion
+from robustfeatures.engine.settings import PositiveFloat, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Inversion, Name, PositiveFloat, Probe, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 # Learners and victims share no seed with the reference networks that they are compared with.
 LEARNER_SEED = 2000
@@ -81,7 +84,7 @@ def measured(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training and measure, as Table 1: test accuracy clean and robust, and both kinds of learning."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     rows = measured(results).sort_values("row", kind="stable", ascending=False)
     return with_published(over_seeds(rows, ["row", "measure"]), results, ["row", "measure"])
@@ -89,15 +92,15 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Curves over the epochs, one panel per training, as in Figures 4 and 5."""
-    from robustfeatures.experiments.plots import curves
+    from robustfeatures.experiments.shared.plots import curves
 
     return curves(results.histories, panel="row", line="probe", x="epoch", xlabel="epoch")
 
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix A.1 says of Table 1."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = measured(results)
 

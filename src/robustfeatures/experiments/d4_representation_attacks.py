@@ -10,17 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.attacks.settings import NormName
+from robustfeatures.data.settings import ClassName
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.d3_feature_learning_accuracy import LEARNER_SEED
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import ClassName, Name, NormName, PositiveFloat, PositiveInt, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 NRF, RF = "NRF-PGD", "RF-PGD"
 STANDARD, ADVERSARIAL = "standard", "adversarial"
@@ -96,7 +99,7 @@ def table(results: Results) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     rows = successes(results)
     named = [f"{source} -> {target}" for source, target in results.settings.pairs]
@@ -115,7 +118,7 @@ def figure(results: Results) -> Figure:
     """Matrices of success, source by target: a panel per victim and attack."""
     import pandas as pd
 
-    from robustfeatures.experiments.plots import heat_map
+    from robustfeatures.experiments.shared.plots import heat_map
 
     rows = successes(results).sort_values("victim", kind="stable", ascending=False)
     rows = rows.assign(panel=rows["row"] + ", victim trained: " + rows["victim"])
@@ -137,7 +140,7 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Appendix A.2 says of Table 2, over all pairs of classes."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     mean = successes(results).groupby(["victim", "row", "seed"])["success"].mean()
     nrf, rf = mean[STANDARD, NRF], mean[STANDARD, RF]

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Gt
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "feature-averaging-2025, Figure 1"
 BY = ["network", "centre_is"]
@@ -69,7 +69,7 @@ def _told_apart(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """Per network and kind of centre: the mean cosine and coefficient of a seed's neurons, and their extremes."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     grouped = _told_apart(results).groupby([*BY, "seed"], sort=False)
     found = grouped.agg(
@@ -85,7 +85,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Cosines of each neuron's weight with each centre, mean over seeds: flat blocks, and a diagonal."""
-    from robustfeatures.experiments.plots import heat_map
+    from robustfeatures.experiments.shared.plots import heat_map
 
     return heat_map(
         results.measurements.assign(
@@ -105,7 +105,7 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What the two theorems say, with O(1) taken as two and o(1) as a tenth."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     rows = _told_apart(results)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Gt, MinLen
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.e1_feature_averaging import Settings as Training
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.theory.ideal_radii import OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 CURVES = "curves"
 LEAST = "least perturbation"
@@ -104,7 +104,7 @@ def _cliffs(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """The cliff of every network of the sweep over sqrt(d), and over that of the 2-class network."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     by = ["clusters", "dimension", "network", "ideal", "ideal_ratio"]
     found = _cliffs(results).round({"ideal": 4, "ideal_ratio": 4})
@@ -115,7 +115,7 @@ def figure(results: Results) -> Figure:
     """Left: robust accuracy against the radius. Right: ratios of cliffs against the number of clusters."""
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.plots.style import legend_above
+    from robustfeatures.experiments.shared.plots.style import legend_above
 
     drawn = Figure(figsize=(9.0, 3.9), layout="constrained")
     left, right = drawn.subplots(1, 2)
@@ -127,7 +127,7 @@ def figure(results: Results) -> Figure:
 
 def _draw_curves(axes: Axes, rows: pd.DataFrame, settings: Settings) -> list[object]:
     """A line per network under the least perturbation, its closed form as a vertical line, and PGD as points."""
-    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, STYLES, in_order, value_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, in_order, value_axis
 
     handles: list[object] = []
     training = settings.training
@@ -154,7 +154,7 @@ def _draw_ratios(axes: Axes, rows: pd.DataFrame) -> None:
     """Means over dimensions and seeds with the range over dimensions, beside sqrt(k) and the closed forms."""
     import numpy as np
 
-    from robustfeatures.experiments.plots.style import COLOURS, MARKERS, in_order, log_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, in_order, log_axis
 
     clusters = np.sort(rows["clusters"].unique())
     axes.plot(clusters, np.sqrt(clusters), color="grey", lw=1)
@@ -191,8 +191,8 @@ def _exponents(rows: pd.DataFrame, network: str) -> list[float]:
 
 def claims(results: Results) -> list[Claim]:
     """What the theorems say of radii; orders of magnitude become exponents of k, met within a tenth."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     curves, cliffs = _curves(results), _cliffs(results)
     radii = sorted(curves["relative_radius"].unique())

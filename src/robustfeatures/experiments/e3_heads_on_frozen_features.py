@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Name, PositiveFloat, PositiveInt, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 TWO_CLASSES, K_CLASSES, FEATURES = "2-class", "k-class", "features"
 OWN_CLASS, OWN_SIDE, OTHER_SIDE = "own class", "other classes of its side", "classes of the other side"
@@ -71,7 +72,7 @@ def with_relation(rows: pd.DataFrame) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per head and relation: the mean cosine, and the accuracy of the head on its own classes."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     rows = with_relation(results.measurements).assign(accuracy=100.0 * results.measurements["accuracy"])
     values = ["cosine", "accuracy"]
@@ -83,7 +84,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """The cosine matrices, a panel per head, and of the features with one another."""
-    from robustfeatures.experiments.plots import heat_map
+    from robustfeatures.experiments.shared.plots import heat_map
 
     return heat_map(
         results.measurements,
@@ -101,7 +102,7 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What the theorems and Figure 1 say of the matrices, in hundredths of a cosine."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     rows = with_relation(results.measurements)
     mean = 100.0 * rows.groupby(["head", "relation", "seed"])["cosine"].mean()

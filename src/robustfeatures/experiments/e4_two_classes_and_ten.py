@@ -13,26 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
+from robustfeatures.data.settings import ClassName, Data, MergeClasses
+from robustfeatures.engine.settings import Fraction, PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import (
-    ClassName,
-    Data,
-    Fraction,
-    MergeClasses,
-    Name,
-    PositiveFloat,
-    PositiveInt,
-    Strict,
-)
-from robustfeatures.recipes.pieces import Pieces
-from robustfeatures.recipes.recipe import Recipe
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 TWO = "2-class"
 SUMMED, LARGEST = "summed logits", "largest logit"
@@ -124,7 +117,7 @@ def measured(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per task, network with attack, and radius."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     by = ["task", "network", "eps"]
     return with_published(over_seeds(measured(results), by), results, by)
@@ -132,7 +125,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Curves over the radius, a panel per task, as Figure 2."""
-    from robustfeatures.experiments.plots import curves
+    from robustfeatures.experiments.shared.plots import curves
 
     rows = measured(results)
     # What withstands either attack is all but what withstands the one on the read-out.
@@ -142,7 +135,7 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Figure 2 shows, under each attack."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     rows = measured(results)
     mean = rows[rows["eps"] > 0].groupby(["task", "network", "seed"])["accuracy"].mean()

@@ -10,16 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import PositiveFloat, Strict
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Name, PositiveFloat, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_rand", "D_det")
 SECTION = "Goh (2019), Robust Feature Leakage"
@@ -65,7 +66,7 @@ def _accuracies(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and kind of features."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     columns = ["row", "features", "eps"]
     return with_published(over_seeds(_accuracies(results), columns), results, columns)
@@ -73,7 +74,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Two bars per training set: robust linear features, and the network."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
         _accuracies(results),
@@ -85,8 +86,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What Goh says of D_rand and D_det, and that his features are robust here too."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = _accuracies(results)
     chance = 100.0 / results.evaluations["classes"].iloc[0]

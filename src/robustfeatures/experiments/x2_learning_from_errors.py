@@ -12,16 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.derived.settings import Errors
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Errors, Name, Strict
-from robustfeatures.recipes.pieces import DOWNSTREAM_SEED, Pieces
+from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "Wallace (2019), Learning from Incorrectly Labeled Data"
 WEAK, ERRORS, DETERMINISTIC = "D, stopped early", "errors", "D_det"
@@ -69,22 +71,22 @@ def _clean(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set; that of the train split says how many errors there were to learn from."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     return with_published(over_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
     """One bar per training set."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(_clean(results), group="row", bar="eps", bar_label=lambda eps: "clean", xlabel="trained on")
 
 
 def claims(results: Results) -> list[Claim]:
     """What Wallace says of a network that has seen wrong labels alone."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = _clean(results)
     return [

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
+from robustfeatures.attacks.evaluating.settings import Attacks, AutoAttack
+from robustfeatures.engine.settings import PositiveFloat, Strict
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.adversaries import Attacks, AutoAttack
-from robustfeatures.recipes.parameters import Name, PositiveFloat, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 STANDARD_VERSION = AutoAttack(kind="autoattack")
 
@@ -63,14 +64,14 @@ def _paired(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per row of A1 and radius."""
-    from robustfeatures.experiments.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import over_seeds
 
     return over_seeds(_paired(results), ["row", "eps"], values=("before", "after", "lowered"))
 
 
 def figure(results: Results) -> Figure:
     """Two bars per row of A1 and radius."""
-    from robustfeatures.experiments.plots.bars import grouped_bars
+    from robustfeatures.experiments.shared.plots.bars import grouped_bars
 
     told = {"before": "the study's attacks", "after": "and AutoAttack"}
     bars = _paired(results).melt(["row", "seed", "eps"], list(told), var_name="attacks", value_name="accuracy")
@@ -85,7 +86,7 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """That A1's robust accuracies are not the attack's weakness; the margin is that of Appendix D.2."""
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
     paired = _paired(results)
     return [

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.parameters import Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,14 +39,14 @@ def _plain(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and radius."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     return with_published(over_seeds(_plain(results), ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
     """Each mean as a dot on its interval."""
-    from robustfeatures.experiments.interval_plots import intervals
+    from robustfeatures.experiments.shared.interval_plots import intervals
 
     return intervals(_plain(results), row="row", panel="eps")
 

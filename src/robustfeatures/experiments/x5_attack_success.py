@@ -10,16 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.recipes.canonical import plain
-from robustfeatures.recipes.parameters import Augmentation, Strict
-from robustfeatures.recipes.pieces import Pieces
+from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.training.settings import Augmentation
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.claims import Claim
+    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_rand", "D_det", "D_rand-robust", "D_det-robust")
 ORIGINAL = "D"
@@ -61,7 +62,7 @@ def _shares(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per set and augmentation."""
-    from robustfeatures.experiments.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
     columns, values = ["row", "augmentation"], ("kept", "success")
     return with_published(over_seeds(_shares(results), columns, values=values), results, columns, values=values)
@@ -69,7 +70,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """Two bars per set: the success of the attack as the set is, and under augmentation."""
-    from robustfeatures.experiments.plots import grouped_bars
+    from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
         _shares(results).dropna(subset="success"),
@@ -84,8 +85,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """What the construction of Section 3.2 takes for granted, and what Appendix D.4 says of a robust source."""
-    from robustfeatures.experiments.claims import Claim
-    from robustfeatures.experiments.summaries import by_seed
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = _shares(results)
 

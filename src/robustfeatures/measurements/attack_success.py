@@ -16,14 +16,14 @@ from torch import Tensor
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
 from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.randomness import split_seed
 from robustfeatures.models.saving import load_network
-from robustfeatures.randomness import split_seed
-from robustfeatures.recipes.parameters import Augmentation
 from robustfeatures.training.augmentation import Augmenter
+from robustfeatures.training.settings import Augmentation
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import Precision
+    from robustfeatures.engine.settings import Precision
+    from robustfeatures.pipeline.run.job import Job
 
 
 def counts(predicted: Tensor, labels: Tensor, source_labels: Tensor) -> dict[str, int]:

@@ -29,12 +29,13 @@ from torch.nn import functional
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
 from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.randomness import split_seed
 from robustfeatures.models.saving import load_network
-from robustfeatures.randomness import split_seed
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import Precision, Split
+    from robustfeatures.data.settings import Split
+    from robustfeatures.engine.settings import Precision
+    from robustfeatures.pipeline.run.job import Job
 
 TWO_CLASSES = "2-class"
 K_CLASSES = "k-class"

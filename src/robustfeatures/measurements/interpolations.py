@@ -21,7 +21,7 @@ from robustfeatures.measurements.perception import (
 from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 Row = dict[str, str | int | float]
 EXAMPLES = "examples "

@@ -35,8 +35,8 @@ from robustfeatures.errors import UserError
 from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
     from robustfeatures.models.network import Network
+    from robustfeatures.pipeline.run.job import Job
 
 Floats = NDArray[np.float64]
 MOST_ITERATIONS = 2000

@@ -11,7 +11,7 @@ from robustfeatures.measurements.linear_rows import Row, pixel_rows, rows_of
 from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 SOLVER = "gradient descent"
 

@@ -18,7 +18,7 @@ from robustfeatures.measurements.linear import Linear, Problem, correlations, so
 from robustfeatures.measurements.linear_rows import Row, pixel_rows, problem, rows_of
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 
 def standard_solution(given: Problem, kept: NDArray[np.int64]) -> Linear:

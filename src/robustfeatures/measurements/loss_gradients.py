@@ -15,7 +15,7 @@ from robustfeatures.measurements.perception import alignment, class_means, densi
 from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 Row = dict[str, str | int | float]
 

@@ -20,12 +20,14 @@ from robustfeatures.attacks.representation_pgd import representation_pgd
 from robustfeatures.data.dataset import ImageDataset, read_dataset
 from robustfeatures.engine.batches import batch_size
 from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.randomness import numpy_generator
 from robustfeatures.models.saving import load_network
-from robustfeatures.randomness import numpy_generator
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import NormName, Precision, Split
+    from robustfeatures.attacks.settings import NormName
+    from robustfeatures.data.settings import Split
+    from robustfeatures.engine.settings import Precision
+    from robustfeatures.pipeline.run.job import Job
 
 VICTIM = "victim-"
 

@@ -24,8 +24,10 @@ from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import NormName, Precision, Split
+    from robustfeatures.attacks.settings import NormName
+    from robustfeatures.data.settings import Split
+    from robustfeatures.engine.settings import Precision
+    from robustfeatures.pipeline.run.job import Job
 
 # The networks that examples are carried to are the inputs whose role begins so.
 TARGET_ROLE = "target-"

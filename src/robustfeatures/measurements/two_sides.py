@@ -27,8 +27,8 @@ from robustfeatures.models.saving import load_network
 if TYPE_CHECKING:
     from torch import nn
 
-    from robustfeatures.jobs import Job
-    from robustfeatures.recipes.parameters import Precision
+    from robustfeatures.engine.settings import Precision
+    from robustfeatures.pipeline.run.job import Job
 
 SUMMED, LARGEST = "summed logits", "largest logit"
 OWN, READ_OUT, EITHER = "own cross-entropy", "read-out", "either"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import nn
 
+from robustfeatures.engine.vision import torchvision
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
-from robustfeatures.vision import torchvision
 
 
 def resnet50_imagenet(*, num_classes: int, image_shape: tuple[int, int, int]) -> Network:

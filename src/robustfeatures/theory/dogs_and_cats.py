@@ -33,15 +33,15 @@ from numpy.typing import NDArray
 
 from robustfeatures.attacks.pgd import pgd
 from robustfeatures.engine.batches import InMemory
+from robustfeatures.engine.randomness import numpy_generator, split_seed
 from robustfeatures.models.simple import two_layer_relu
-from robustfeatures.randomness import numpy_generator, split_seed
-from robustfeatures.recipes.parameters import Training
 from robustfeatures.training.loop import HistoryRow, train
 from robustfeatures.training.probes import ProbeSet
+from robustfeatures.training.settings import Training
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
     from robustfeatures.models.network import Network
+    from robustfeatures.pipeline.run.job import Job
 
 Array = NDArray[np.float64]
 

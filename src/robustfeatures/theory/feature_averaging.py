@@ -40,11 +40,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from robustfeatures.randomness import split_seed
+from robustfeatures.engine.randomness import split_seed
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 
 @dataclass(frozen=True)

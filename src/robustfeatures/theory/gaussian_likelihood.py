@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, brentq, minimize
 from torch import Tensor
 
-from robustfeatures.randomness import numpy_generator
+from robustfeatures.engine.randomness import numpy_generator
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 Array = NDArray[np.float64]
 

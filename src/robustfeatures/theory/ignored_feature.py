@@ -35,10 +35,10 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.svm import LinearSVC
 
-from robustfeatures.randomness import numpy_generator
+from robustfeatures.engine.randomness import numpy_generator
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 Array = NDArray[np.float64]
 

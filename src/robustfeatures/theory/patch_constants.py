@@ -24,7 +24,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Lt
 
-from robustfeatures.recipes.parameters import Strict
+from robustfeatures.engine.settings import Strict
 
 Positive = Annotated[float, Gt(0)]
 

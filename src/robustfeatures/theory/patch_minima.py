@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robustfeatures.randomness import split_seed
+from robustfeatures.engine.randomness import split_seed
 from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import draw, features
 from robustfeatures.theory.patch_network import activation, loss_and_gradient
 from robustfeatures.theory.patch_training import Evaluation
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 MINIMA = ("non-robust", "robust")
 

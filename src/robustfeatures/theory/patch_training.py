@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robustfeatures.randomness import split_seed
+from robustfeatures.engine.randomness import split_seed
 from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import Patches, draw, features, only, other_classes, plant, swap
 from robustfeatures.theory.patch_network import accuracy, activation, loss_and_gradient, one_step, pgd
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 TRAININGS = ("standard", "adversarial")
 

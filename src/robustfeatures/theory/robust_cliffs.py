@@ -18,7 +18,7 @@ from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES, ideal_radi
 from robustfeatures.theory.robust_radius import least_radii, readouts
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 
 def measure(

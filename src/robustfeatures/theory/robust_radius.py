@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from robustfeatures.randomness import split_seed
+from robustfeatures.engine.randomness import split_seed
 from robustfeatures.theory.feature_averaging import Network, Task, clusters_of, sides, trained
 from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 LEAST = "least perturbation"
 PGD = "PGD"

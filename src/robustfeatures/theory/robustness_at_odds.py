@@ -30,10 +30,10 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
 from sklearn.svm import LinearSVC
 
-from robustfeatures.randomness import numpy_generator
+from robustfeatures.engine.randomness import numpy_generator
 
 if TYPE_CHECKING:
-    from robustfeatures.jobs import Job
+    from robustfeatures.pipeline.run.job import Job
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from robustfeatures.engine.precision import autocast, laid_out
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
-    from robustfeatures.recipes.parameters import Precision
+    from robustfeatures.engine.settings import Precision
 
 
 def predictions(model: nn.Module, images: Batches, *, precision: Precision = "float32") -> Tensor:

@@ -13,8 +13,9 @@ from robustfeatures.engine.prepared import Prepared
 
 if TYPE_CHECKING:
     from robustfeatures.engine.compiling import Compilation
+    from robustfeatures.engine.settings import Precision
     from robustfeatures.models.network import Network
-    from robustfeatures.recipes.parameters import Adversary, Precision
+    from robustfeatures.training.settings import Adversary
 
 
 class Attacker:

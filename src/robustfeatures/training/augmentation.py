@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Augmentation
+    from robustfeatures.training.settings import Augmentation
 
 # Weights of red, green and blue in the grey value of a pixel (ITU-R BT.601).
 GREY = (0.299, 0.587, 0.114)

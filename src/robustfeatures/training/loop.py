@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from robustfeatures.engine.precision import autocast, laid_out, training_format, warn_if_emulated
+from robustfeatures.engine.randomness import split_seed
 from robustfeatures.errors import UserError
-from robustfeatures.randomness import split_seed
 from robustfeatures.training.augmentation import Augmenter
 from robustfeatures.training.optimiser import Optimiser, optimiser_of
 from robustfeatures.training.probes import ProbeSet
@@ -23,8 +23,9 @@ from robustfeatures.training.schedules import Schedule, constant, one_cycle, ste
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
     from robustfeatures.engine.compiling import Compilation
-    from robustfeatures.recipes.parameters import Precision, Training
-    from robustfeatures.training.checkpoints import Checkpoints
+    from robustfeatures.engine.settings import Precision
+    from robustfeatures.pipeline.run.checkpoints import Checkpoints
+    from robustfeatures.training.settings import Training
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Training
+    from robustfeatures.training.settings import Training
 
 # Kingma and Ba (2015), "Adam": the decay of the second moment, and what keeps the quotient finite.
 SECOND_MOMENT = 0.999

@@ -14,7 +14,7 @@ from robustfeatures.engine.batches import Batches, InMemory, batch_size
 from robustfeatures.training.accuracy import predictions
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.parameters import Precision
+    from robustfeatures.engine.settings import Precision
 
 # (predictions (N,), labels (N,)) -> value.
 Measure = Callable[[Tensor, Tensor], float]

@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
-from robustfeatures.experiments.masking import SIGNS, warnings
+from robustfeatures.experiments.shared.masking import SIGNS, warnings
 from robustfeatures.models.network import Network
-from robustfeatures.recipes.adversaries import PGD, Noise
-from robustfeatures.recipes.parameters import Evaluation
-from robustfeatures.stages.evaluation import _write, judged
+from robustfeatures.pipeline.run.stages.evaluation import _write, judged
 from tests.conftest import Digits
 
 ATTACKS = (PGD(kind="pgd", steps=10, relative_step_sizes=(0.2,), random_starts=1), Noise(kind="noise", draws=20))

@@ -14,7 +14,7 @@ from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome
 from robustfeatures.attacks.evaluating.noise import BROKEN
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.adversaries import AutoAttack
+    from robustfeatures.attacks.evaluating.settings import AutoAttack
 
 NORMS = {"l2": "L2", "linf": "Linf"}
 # Of every batch, so that a result depends on nothing but the images and the batches they are in.

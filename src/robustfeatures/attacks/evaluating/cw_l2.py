@@ -11,7 +11,7 @@ from robustfeatures.attacks.carlini_wagner import Search
 from robustfeatures.attacks.evaluating.attacked import Attacked, Outcome, State, work_through
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.adversaries import CarliniWagner
+    from robustfeatures.attacks.evaluating.settings import CarliniWagner
 
 
 def attack(attacked: Attacked, settings: CarliniWagner) -> Outcome:

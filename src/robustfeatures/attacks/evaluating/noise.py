@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome, State, work_through
-from robustfeatures.randomness import split_seed
+from robustfeatures.engine.randomness import split_seed
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.adversaries import Noise
+    from robustfeatures.attacks.evaluating.settings import Noise
 
 # What an attack without gradients breaks of what attacks with gradients, run before it, have left.
 BROKEN = "broken without gradients"

@@ -10,10 +10,10 @@ from torch.nn import functional
 
 from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome, State, work_through
 from robustfeatures.attacks.norms import TINY
-from robustfeatures.randomness import split_seed
+from robustfeatures.engine.randomness import split_seed
 
 if TYPE_CHECKING:
-    from robustfeatures.recipes.adversaries import PGD
+    from robustfeatures.attacks.evaluating.settings import PGD
 
 DIAGNOSTICS = ("no gradient", "loss not raised", "broken from a random start alone")
 

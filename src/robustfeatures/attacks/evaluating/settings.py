@@ -1,0 +1,123 @@
+"""The attacks that an evaluation may run, by kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le, MinLen
+from pydantic import Discriminator
+
+from robustfeatures.attacks.settings import NormName, Radius
+from robustfeatures.data.settings import Split
+from robustfeatures.engine.settings import Precision, Strict
+
+Count = Annotated[int, Gt(0)]
+Positive = Annotated[float, Gt(0)]
+RelativeStep = Annotated[float, Gt(0), Le(2)]
+
+
+class Attacking(Strict):
+    """What the attacks of an evaluation have in common."""
+
+    kind: str
+
+    @property
+    def module(self) -> str:
+        """The module that runs it, which enters the recipes that name it and no others."""
+        return f"robustfeatures.attacks.evaluating.{self.kind.replace('-', '_')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PGD(Attacking):
+    """Projected gradient descent on the cross-entropy (Madry et al., 2018), with every start and every step size.
+
+    The first start is the image itself, `random_starts` more are drawn from the ball; a step has the length of one of
+    `relative_step_sizes` * eps. An image withstands only if no iterate of any of these runs is misclassified.
+    """
+
+    kind: Literal["pgd"]
+    steps: Count
+    relative_step_sizes: Annotated[tuple[RelativeStep, ...], MinLen(1)]
+    random_starts: Annotated[int, Ge(0)] = 0
+
+    @property
+    def name(self) -> str:
+        """What its rows are found by; other settings have another name."""
+        sizes = ",".join(f"{size:g}" for size in self.relative_step_sizes)
+        return f"pgd-{self.steps}-by-{sizes}" + (f"-and-{self.random_starts}-random" if self.random_starts else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarliniWagner(Attacking):
+    """The L2 attack of Carlini and Wagner (2017), which looks for the nearest adversarial example: one run for all eps.
+
+    `searches` values of the constant c are tried for each image, from `initial_constant` on, each with `steps` of Adam.
+    """
+
+    kind: Literal["cw-l2"]
+    searches: Count = 9
+    steps: Count = 1000
+    learning_rate: Positive = 0.01
+    initial_constant: Positive = 0.001
+
+    @property
+    def name(self) -> str:
+        """What its rows are found by."""
+        return f"cw-l2-{self.searches}x{self.steps}-by-{self.learning_rate:g}-from-{self.initial_constant:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoAttack(Attacking):
+    """The standard version of AutoAttack (Croce and Hein, 2020), in its authors' code: the package pyautoattack.
+
+    Its parts run one after another, as there: APGD-CE, targeted APGD-DLR, targeted FAB and Square, which is given
+    `queries`; with any other number than 5000, or without all parts, it is not the standard version.
+    """
+
+    kind: Literal["autoattack"]
+    parts: Annotated[tuple[Literal["apgd-ce", "apgd-t", "fab-t", "square"], ...], MinLen(1)] = (
+        "apgd-ce",
+        "apgd-t",
+        "fab-t",
+        "square",
+    )
+    queries: Count = 5000
+
+    @property
+    def name(self) -> str:
+        """What its rows are found by."""
+        changed = "" if self == AutoAttack(kind="autoattack") else f"-{'-'.join(self.parts)}-{self.queries}"
+        return f"autoattack{changed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(Attacking):
+    """Points drawn from the surface of the ball: where they do better than gradients, the gradients are masked."""
+
+    kind: Literal["noise"]
+    draws: Count
+
+    @property
+    def name(self) -> str:
+        """What its rows are found by."""
+        return f"noise-{self.draws}"
+
+
+Attack = Annotated[PGD | CarliniWagner | AutoAttack | Noise, Discriminator("kind")]
+Attacks = Annotated[tuple[Attack, ...], MinLen(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Strict):
+    """The accuracy of the input `model` on one split of the input `data`, at every radius and every label shift.
+
+    The attacks run in turn, each on what the ones before it left; an image stands only if it withstands all.
+    """
+
+    split: Split
+    norm: NormName
+    attacks: Attacks
+    precision: Precision = "float32"
+    eps: Annotated[tuple[Radius, ...], MinLen(1)]
+    label_shifts: Annotated[tuple[Annotated[int, Ge(0)], ...], MinLen(1)] = (0,)

@@ -1,0 +1,24 @@
+"""What the settings of a result have in common.
+
+Fields are validated where a study is read; every field enters the digest of the recipe that holds it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Lt
+from pydantic import ConfigDict
+
+
+class Strict:
+    """No unknown fields, no conversions between types, no NaN."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+Seed = Annotated[int, Ge(0)]
+Fraction = Annotated[float, Gt(0), Lt(1)]
+PositiveInt = Annotated[int, Gt(0)]
+PositiveFloat = Annotated[float, Gt(0)]
+Precision = Literal["float32", "bfloat16"]

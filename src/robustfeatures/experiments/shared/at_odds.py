@@ -1,0 +1,75 @@
+"""What the experiments of at-odds-2019 share: networks trained against PGD from a random start (Appendix A.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Gt, Le, MinLen
+
+from robustfeatures.attacks.settings import NormName
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.training.settings import Adversary, Probe, Training
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAPER = "at-odds-2019"
+# Test accuracy is read from the history of the training itself, which spares an evaluation.
+TEST = Probe(name="test", input="data", split="test")
+NORM_NAMES = {"l2": "L2", "linf": "Linf"}
+# Radii of the paper are fractions of 255; published and measured rows meet at so many digits.
+EPS_DIGITS = 4
+STANDARD = "standard"
+
+RadiiPerNorm = Annotated[Mapping[NormName, Annotated[tuple[PositiveFloat, ...], MinLen(1)]], MinLen(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversarialTrainings(Strict):
+    """The named standard training, and the attack that its adversarial versions add: steps and their share of eps."""
+
+    training: str = "standard"
+    steps: PositiveInt = 7
+    relative_step_size: Annotated[float, Gt(0), Le(1)] = 0.25
+
+
+def budget(norm: NormName, eps: float) -> str:
+    """The name of a training: "standard", or norm and radius."""
+    return f"{norm}-{eps:.4g}" if eps > 0 else STANDARD
+
+
+def training(
+    pieces: Pieces, settings: AdversarialTrainings, norm: NormName, eps: float, *, natural: float = 0.0
+) -> Training:
+    """The standard training, or for a radius above 0 the adversarial one, with a share of each batch left natural."""
+    plain = pieces.training(settings.training)
+    if eps == 0:
+        return plain
+    step_size = settings.relative_step_size * eps
+    attack = Adversary(norm=norm, eps=eps, step_size=step_size, steps=settings.steps, random_start=True)
+    return replace(plain, adversary=attack, natural=natural)
+
+
+def network(
+    pieces: Pieces, settings: AdversarialTrainings, seed: int, norm: NormName, eps: float, *, natural: float = 0.0
+) -> Recipe:
+    """A network trained on D with such a training; its history holds the test accuracy."""
+    data = pieces.data()
+    label = f"{data.label}-{settings.training}-against-{budget(norm, eps)}" + ("-half" if natural else "")
+    chosen = training(pieces, settings, norm, eps, natural=natural)
+    return pieces.model(label, chosen, seed, {"data": data}, probes=[TEST])
+
+
+def rounded(eps: float) -> float:
+    """A radius as tables name it."""
+    return round(eps, EPS_DIGITS)
+
+
+def last_epoch(histories: pd.DataFrame) -> pd.DataFrame:
+    """The test accuracy after the last epoch of each training."""
+    last = histories.groupby(["row", "seed"])["epoch"].transform("max")
+    return histories[(histories["epoch"] == last) & (histories["probe"] == TEST.name)]

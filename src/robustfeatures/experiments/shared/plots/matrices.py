@@ -1,0 +1,93 @@
+"""Heat maps with their values in the cells: transfer matrices, cosines, phase diagrams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from robustfeatures.experiments.shared.plots.style import in_order, leftmost, name_horizontal, panels_of
+
+# From dark to light throughout, so that it is read in grey too.
+COLOUR_MAP = "cividis"
+# In larger matrices numbers would not be read.
+MOST_NUMBERS = 14
+MOST_TICKS = 6
+# Inches of a panel without numbers.
+UNNUMBERED = (4.0, 3.2)
+
+
+def heat_map(
+    rows: pd.DataFrame,
+    *,
+    row: str,
+    column: str,
+    value: str,
+    label: str,
+    xlabel: str,
+    ylabel: str,
+    panel: str | None = None,
+    limits: tuple[float, float] | None = None,
+    cell: Callable[[float], str] = "{:.1f}".format,
+) -> Figure:
+    """Means of `value` over seeds, a cell per value of `row` and `column`, a panel per value of `panel`, one scale.
+
+    Rows and columns without any value in a panel are left out there.
+
+    `label` names the quantity with its unit at the colour bar; `limits` are the ends of the scale: (-1, 1) for cosines.
+    """
+    panels = in_order(rows[panel]) if panel else [None]
+    names, columns = in_order(rows[row]), in_order(rows[column])
+    means = rows.groupby([*([panel] if panel else []), row, column])[value].mean()
+    low, high = limits or (float(means.min()), float(means.max()))
+    numbered = max(len(names), len(columns)) <= MOST_NUMBERS
+    width, height = (max(2.4, 0.42 * len(columns)), max(1.6, 0.34 * len(names))) if numbered else UNNUMBERED
+    figure, grid = panels_of(len(panels), width=width, height=height + 0.9, aside=1.8, sharey=False)
+    for axes, name in zip(grid, panels, strict=True):
+        part = means if panel is None else means.xs(name, level=panel)
+        matrix = part.unstack(column).reindex(index=names, columns=columns).dropna(how="all").dropna(axis=1, how="all")
+        values = matrix.to_numpy(dtype=float)
+        drawn = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+        axes.set_title("" if panel is None else str(name), fontsize=10)
+        _ticks(axes, list(matrix.index), list(matrix.columns))
+        if numbered:
+            _numbers(axes, values, low, high, cell)
+    name_horizontal(figure, grid, xlabel)
+    for axes in leftmost(grid):
+        axes.set_ylabel(ylabel)
+    figure.colorbar(drawn, ax=grid, label=label, fraction=0.05, pad=0.02)
+    return figure
+
+
+def _ticks(axes: Axes, names: list[Any], columns: list[Any]) -> None:
+    """Name rows and columns, or every few of them where there are many."""
+    for axis, found in ((axes.yaxis, names), (axes.xaxis, columns)):
+        step = 1 if len(found) <= MOST_NUMBERS else len(found) // MOST_TICKS
+        shown = range(0, len(found), step)
+        axis.set_ticks(list(shown), [f"{found[at]:.3g}" if _is_number(found[at]) else str(found[at]) for at in shown])
+    if any(isinstance(name, str) and len(name) > 5 for name in columns):
+        for tick in axes.get_xticklabels():
+            tick.set(rotation=30, ha="right", rotation_mode="anchor")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (float, np.floating))
+
+
+def _numbers(axes: Axes, values: NDArray[np.float64], low: float, high: float, cell: Callable[[float], str]) -> None:
+    """Each value in its cell, white on dark and black on light."""
+    middle = (low + high) / 2
+    for (at_row, at_column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            colour = "black" if value > middle else "white"
+            # What is rounded to nothing has no sign.
+            text = re.sub(r"^-(?=[0.]+$)", "", cell(value))
+            axes.text(at_column, at_row, text, ha="center", va="center", fontsize=7, color=colour)

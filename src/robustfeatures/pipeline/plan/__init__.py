@@ -1,0 +1,1 @@
+"""A study unfolded: recipes, identities, tasks, views."""

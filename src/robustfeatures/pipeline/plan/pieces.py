@@ -1,0 +1,220 @@
+"""The recipes that a study's named pieces stand for; experiments combine these."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from robustfeatures.attacks.evaluating.settings import Attack, Evaluation
+from robustfeatures.attacks.settings import NormName
+from robustfeatures.data.settings import Data, Operation, Split
+from robustfeatures.derived.settings import Derived, Method
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.models.settings import Architecture
+from robustfeatures.pipeline.plan.canonical import canonical_json, digest, plain
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.checks import check_attacks, has_split
+from robustfeatures.pipeline.study.grids import Cell
+from robustfeatures.pipeline.study.parameters import Measurement, Parameters
+from robustfeatures.pipeline.study.study import Robustness, Study
+from robustfeatures.training.settings import Model, Probe, Training
+
+T = TypeVar("T")
+
+# Two seeds that differ by a recipe's purpose never meet, since each recipe splits its seed by purpose; models trained
+# on derived sets take other seeds than the source models, so that an initialisation is never shared.
+DOWNSTREAM_SEED = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Recipes of one study, by the names that the study gives; each is made once, for its digest takes time."""
+
+    study: Study
+    _made: dict[Hashable, Recipe] = field(default_factory=dict)
+
+    def data(self, name: str = "D") -> Recipe:
+        """The original data set D, or another one that the study names.
+
+        Raises:
+            UserError: the study has no data set of that name; so for every name that these functions are given.
+        """
+        if name not in self._made:
+            self._made[name] = self._data(name)
+        return self._made[name]
+
+    def _data(self, name: str) -> Recipe:
+        if name != "D":
+            data = _named(self.study.other_data, name, "other_data")
+            return self._recipe(name, data, {})
+        if self.study.data is None:
+            raise UserError("data: the field is missing")
+        return self._recipe(self.study.data.source, self.study.data, {})
+
+    def narrowed(self, label: str, operations: Sequence[Operation], *, data: str = "D") -> Recipe:
+        """D, or another original data set, after further operations; the label tells what they do."""
+        whole = self.data(data)
+        assert isinstance(whole.parameters, Data)
+        parameters = replace(whole.parameters, operations=(*whole.parameters.operations, *operations))
+        return self._recipe(f"{whole.label}-{label}", parameters, {})
+
+    def training(self, name: str) -> Training:
+        """A named training of the study."""
+        return _named(self.study.training, name, "training")
+
+    def source_model(self, training: str, seed: int, *, data: str = "D", architecture: str | None = None) -> Recipe:
+        """The network trained by a named training on D or another original data set."""
+        label = "-".join(part for part in (self.data(data).label, architecture, training) if part)
+        return self.model(label, training, seed, {"data": self.data(data)}, architecture=architecture)
+
+    def model(
+        self,
+        label: str,
+        training: str | Training,
+        seed: int,
+        inputs: Mapping[str, Recipe],
+        *,
+        architecture: str | None = None,
+        probes: Sequence[Probe] = (),
+        seed_offset: int = 0,
+    ) -> Recipe:
+        """A network trained by a named training, or by one that follows from it, on the input "data".
+
+        Probes name inputs. Networks whose initialisation must not be shared differ in `seed_offset`. The label ends
+        with the seed alone.
+        """
+        parameters = Model(
+            architecture=self.architecture(architecture),
+            training=self.training(training) if isinstance(training, str) else training,
+            seed=seed_offset + seed,
+            precision=self.study.precision,
+            probes=tuple(probes),
+        )
+        return self._recipe(f"{label}-seed{seed}", parameters, inputs)
+
+    def derived(self, name: str, seed: int, *, data: str = "D") -> Recipe:
+        """A named derived data set, made from D or another data set with the source model of the same seed."""
+        derived = _named(self.study.derived, name, "derived")
+        self._check_splits(name, derived.splits, data)
+        inputs = {"data": self.data(data), "source": self.source_model(derived.source, seed, data=data)}
+        return self.made(f"{self.data(data).label}-{name}", derived.method, seed, inputs, splits=derived.splits)
+
+    def _check_splits(self, name: str, splits: Sequence[Split], data: str) -> None:
+        parameters, field = self.data(data).parameters, "data" if data == "D" else f"other_data.{data}"
+        assert isinstance(parameters, Data)
+        for split in splits:
+            if not has_split(parameters, split):
+                remedy = f"; give {field}.validation a share" if split == "validation" else ""
+                raise UserError(f"derived.{name}.splits: {field} has no {split} split{remedy}")
+
+    def made(
+        self,
+        label: str,
+        method: Method,
+        seed: int,
+        inputs: Mapping[str, Recipe],
+        *,
+        splits: Sequence[Split] = ("train",),
+    ) -> Recipe:
+        """A data set derived from the input "data" with the network "source"."""
+        parameters = Derived(method=method, seed=seed, precision=self.study.precision, splits=tuple(splits))
+        return self._recipe(f"{label}-seed{seed}", parameters, inputs)
+
+    def downstream_model(
+        self,
+        name: str,
+        seed: int,
+        *,
+        data: str = "D",
+        training: str | None = None,
+        architecture: str | None = None,
+        probes: Sequence[Probe] = (),
+    ) -> Recipe:
+        """The network trained on a named derived data set, by its own training or by another named one.
+
+        Probes may ask for the inputs "data" (the derived set) and "original" (D).
+        """
+        chosen = training or _named(self.study.derived, name, "derived").training
+        inputs = {"data": self.derived(name, seed, data=data)}
+        if any(probe.input == "original" for probe in probes):
+            inputs["original"] = self.data(data)
+        # Same training, other history: another label, so that neither passes for an earlier build of the other.
+        parts = (self.data(data).label, architecture, f"on-{name}", chosen, "probed" if probes else None)
+        label = "-".join(part for part in parts if part)
+        return self.model(
+            label, chosen, seed, inputs, architecture=architecture, probes=probes, seed_offset=DOWNSTREAM_SEED
+        )
+
+    def evaluation(
+        self,
+        model: Recipe,
+        *,
+        eps: Sequence[float],
+        label_shifts: Sequence[int] = (0,),
+        data: Recipe | None = None,
+        split: Split = "test",
+        attacks: Sequence[Attack] | None = None,
+        norm: NormName | None = None,
+    ) -> Recipe:
+        """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts.
+
+        `attacks` and `norm` stand in for those of the study.
+        """
+        chosen = self.robustness.attacks if attacks is None else tuple(attacks)
+        ball = self.robustness.norm if norm is None else norm
+        check_attacks(ball, chosen, "attacks")
+        parameters = Evaluation(
+            split=split,
+            norm=ball,
+            attacks=chosen,
+            precision=self.study.precision,
+            eps=tuple(eps),
+            label_shifts=tuple(label_shifts),
+        )
+        on = "" if data is None else f"-on-{data.label}"
+        # Other attacks, another label, so that neither passes for an earlier build of the other.
+        under = "" if attacks is None else f"-under-{digest(chosen)[:6]}"
+        under += "" if norm is None else f"-{norm}"
+        return self._recipe(
+            f"{model.label}{on}{under}-{split}", parameters, {"model": model, "data": data or self.data()}
+        )
+
+    def measurement(
+        self, label: str, module: str, settings: Mapping[str, Any], inputs: Mapping[str, Recipe], *, seed: int
+    ) -> Recipe:
+        """What `measure` of a module ("theory.<name>" or "measurements.<name>") gives for these settings and inputs.
+
+        The seed only tells recipes apart; a measurement that draws finds it among its settings.
+        """
+        return Recipe(f"{label}-seed{seed}", Measurement(module=module, settings=plain(settings)), inputs)
+
+    def grid(self, name: str) -> tuple[Cell, ...]:
+        """The cells of a named grid, each the name of a training."""
+        _named(self.study.grids, name, "grids")
+        return self.study.cells(name)
+
+    @property
+    def robustness(self) -> Robustness:
+        """The study's attacks and radii."""
+        if self.study.robustness is None:
+            raise UserError("robustness: the field is missing")
+        return self.study.robustness
+
+    def architecture(self, name: str | None) -> Architecture:
+        """The study's network, or another one that the study names."""
+        if name is not None:
+            return _named(self.study.other_architectures, name, "other_architectures")
+        if self.study.architecture is None:
+            raise UserError("architecture: the field is missing")
+        return self.study.architecture
+
+    def _recipe(self, label: str, parameters: Parameters, inputs: Mapping[str, Recipe]) -> Recipe:
+        key = (label, canonical_json(parameters) if isinstance(parameters, Data) else parameters, *inputs.items())
+        return self._made.setdefault(key, Recipe(label, parameters, inputs))
+
+
+def _named(known: Mapping[str, T], name: str, field: str) -> T:
+    if name not in known:
+        raise UserError(f"{field}: {name!r} is missing{suggestion(name, known)}")
+    return known[name]

@@ -1,0 +1,68 @@
+"""The plan: a study unfolded into recipes and views. Imports neither torch nor zarr."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.experiments.catalogue import experiment, experiment_modules
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.plan.view import Part, View, views_of
+from robustfeatures.pipeline.study.checks import check_digests
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.study import find_study, read_study
+from robustfeatures.pipeline.study.validation import validated
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All recipes of a study by artifact (`<stage>/<label>-<digest>`), inputs before what needs them, and its views."""
+
+    recipes: Mapping[str, Recipe]
+    views: tuple[View, ...]
+
+    def inputs(self, artifact: str) -> list[str]:
+        """The artifacts that one of the recipes builds on."""
+        return [recipe.name for recipe in self.recipes[artifact].inputs.values()]
+
+
+def unfold(config: Config, studies: Path) -> Plan:
+    """The plan of the configured study, whose file lies in the folder `studies`.
+
+    Raises:
+        UserError: the study is unknown, or something in its file is wrong.
+    """
+    path = find_study(studies, config.study)
+    study = read_study(path)
+    try:
+        for where, data in study.all_data().items():
+            check_digests(data, where)
+        pieces = Pieces(study)
+        parts = {identifier: _part(pieces, identifier, str(path)) for identifier in study.experiments}
+    except UserError as error:
+        message = str(error)
+        raise UserError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+    recipes: dict[str, Recipe] = {}
+    for part in parts.values():
+        for need in part.needs:
+            need.recipe.collect(recipes)
+    return Plan(recipes, tuple(views_of(study, config.study, parts)))
+
+
+def _part(pieces: Pieces, identifier: str, where: str) -> Part:
+    if identifier not in experiment_modules():
+        known = suggestion(identifier, experiment_modules())
+        raise UserError(f"{where}: experiments.{identifier}: there is no such experiment{known}")
+    found = experiment(identifier)
+    try:
+        settings: Any = validated(found.settings, dict(pieces.study.experiments[identifier]), "")
+    except UserError as error:
+        raise UserError(f"{where}: experiments.{identifier}.{str(error).removeprefix(': ')}") from error
+    try:
+        return Part(found, settings, found.needs(pieces, settings))
+    except UserError as error:
+        raise UserError(f"{where}: {error}; experiment {identifier} needs it") from error

@@ -1,0 +1,167 @@
+"""A recipe says exactly how one artifact is made; its digest changes with anything that could change the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from robustfeatures.attacks.evaluating.settings import Evaluation
+from robustfeatures.data.registry import source_entry
+from robustfeatures.data.settings import Data
+from robustfeatures.derived.settings import Derived
+from robustfeatures.errors import UserError
+from robustfeatures.models.registry import factory_name
+from robustfeatures.pipeline.plan.canonical import digest, plain, without_paths
+from robustfeatures.pipeline.plan.code import code_digest
+from robustfeatures.pipeline.plan.estimates import estimate
+from robustfeatures.pipeline.study.parameters import Measurement, Parameters
+from robustfeatures.training.settings import Model
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kind of artifact: `version` is raised by hand for what the code digest cannot see."""
+
+    name: str
+    parameters: type
+    payload: str
+    uses_torch: bool
+    version: int = 1
+
+    @property
+    def module(self) -> str:
+        """The module whose `make` function builds the payload."""
+        return f"robustfeatures.pipeline.run.stages.{self.name}"
+
+
+STAGES = {
+    stage.name: stage
+    for stage in (
+        Stage("data", Data, "data.zarr", uses_torch=False),
+        Stage("model", Model, "model.safetensors", uses_torch=True),
+        Stage("derived", Derived, "data.zarr", uses_torch=True),
+        Stage("evaluation", Evaluation, "rows.csv", uses_torch=True),
+        Stage("measurement", Measurement, "rows.csv", uses_torch=True),
+    )
+}
+
+STAGE_OF = {stage.parameters: stage for stage in STAGES.values()}
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How one artifact is made: its stage, its parameters, and the recipes of its inputs by role.
+
+    `label` is for people and enters no digest.
+    """
+
+    label: str
+    parameters: Parameters
+    inputs: Mapping[str, Recipe]
+
+    @cached_property
+    def stage(self) -> Stage:
+        return STAGE_OF[type(self.parameters)]
+
+    @cached_property
+    def code(self) -> str:
+        """The digest of the modules that make this artifact."""
+        return _code_digest(self.code_entries)
+
+    @cached_property
+    def code_entries(self) -> tuple[str, ...]:
+        """The modules to start from: the stage's own, and those that the parameters choose by name."""
+        entries = {self.stage.module}
+        match self.parameters:
+            case Data() as data:
+                entries |= {source_entry(each.source) for each in data.all_sources()}
+            case Model(architecture=architecture, training=training, probes=probes):
+                entries.add(factory_name(architecture.name))
+                if training.adversary is not None or any(probe.attack for probe in probes):
+                    entries.add("robustfeatures.training.adversary")
+                if any(probe.measure == "performance-correlation" for probe in probes):
+                    entries.add("robustfeatures.training.performance_correlation")
+            case Evaluation(attacks=attacks):
+                entries |= {attack.module for attack in attacks}
+            case Measurement(module=module):
+                entries.add(f"robustfeatures.{module}")
+        for recipe in self.inputs.values():
+            if isinstance(recipe.parameters, Model):
+                entries.add(factory_name(recipe.parameters.architecture.name))
+        return tuple(sorted(entries))
+
+    @cached_property
+    def version(self) -> int | str:
+        """The version of the stage, and that of a package whose own code is what the artifact is about.
+
+        Raises:
+            UserError: the package is not installed.
+        """
+        parameters = self.parameters
+        if isinstance(parameters, Evaluation) and any(attack.kind == "autoattack" for attack in parameters.attacks):
+            return f"{self.stage.version}, pyautoattack {_package_version('pyautoattack')}"
+        return self.stage.version
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What recipe digest and store key have in common."""
+        return {
+            "stage": self.stage.name,
+            "version": self.version,
+            # Of all parameters only those of data name files; leaving the others as they are saves their unfolding.
+            "parameters": without_paths(plain(data)) if isinstance(data := self.parameters, Data) else data,
+            "code": self.code,
+            "torch": _torch_version() if self.stage.uses_torch else None,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        return digest({**self.identity, "inputs": {role: recipe.digest for role, recipe in self.inputs.items()}})
+
+    @cached_property
+    def artifact(self) -> str:
+        """The readable name of the artifact: label and digest."""
+        return f"{self.label}-{self.digest}"
+
+    def record(self) -> dict[str, Any]:
+        """All that a job needs to make the artifact, as JSON values."""
+        return {
+            "label": self.label,
+            "digest": self.digest,
+            **self.identity,
+            "parameters": plain(self.parameters),
+            "code_entries": list(self.code_entries),
+            "inputs": {role: recipe.name for role, recipe in self.inputs.items()},
+            "operations": estimate(self).operations,
+        }
+
+    @cached_property
+    def name(self) -> str:
+        """`<stage>/<label>-<digest>`."""
+        return f"{self.stage.name}/{self.artifact}"
+
+    def collect(self, found: dict[str, Recipe]) -> None:
+        """Add this recipe and all it builds on to `found` by name, inputs first, each once."""
+        if self.name not in found:
+            for below in self.inputs.values():
+                below.collect(found)
+            found[self.name] = self
+
+
+_code_digest = cache(code_digest)
+
+
+@cache
+def _package_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise UserError(f"robustness.attacks: needs the package {package}; pip install {package}") from None
+
+
+@cache
+def _torch_version() -> str:
+    return ".".join(version("torch").split(".")[:2])

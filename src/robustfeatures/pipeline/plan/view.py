@@ -1,0 +1,137 @@
+"""Views: the tables, figures, claims and the page that a study shows, each with the digest of all it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robustfeatures.experiments.catalogue import experiment_modules
+from robustfeatures.experiments.experiment import Experiment, Need
+from robustfeatures.pipeline.plan.canonical import digest, plain
+from robustfeatures.pipeline.plan.code import code_digest
+from robustfeatures.pipeline.study.checks import PUBLISHED
+
+if TYPE_CHECKING:
+    from robustfeatures.pipeline.study.study import Study
+
+PAGE = Path(__file__).resolve().parents[1] / "report" / "page.html"
+
+# What each kind of view writes below results/<study>/, by the experiment's id.
+OUTPUTS = {
+    "table": ("tables/{id}.csv", "tables/{id}.md", "tables/{id}.tex"),
+    "figure": ("figures/{id}.png", "figures/{id}.pdf", "figures/{id}.txt"),
+    "claims": ("claims.csv",),
+    "report": ("report/index.html",),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment of a study with its settings and what it needs."""
+
+    experiment: Experiment
+    settings: Any
+    needs: Sequence[Need]
+
+    def record(self) -> dict[str, Any]:
+        """The part as JSON values; artifacts stand for needs."""
+        return {
+            "id": self.experiment.id,
+            "settings": plain(self.settings),
+            "needs": [
+                {"row": need.row, "seed": need.seed, "artifact": need.recipe.name, "columns": dict(need.columns)}
+                for need in self.needs
+            ],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One table, figure or page of a study, of one experiment or of several.
+
+    `views` are the views it links to (the report); `published_setting` and `precision` are the study's.
+    """
+
+    study: str
+    title: str
+    kind: str
+    parts: Sequence[Part]
+    published_setting: str | None
+    precision: str
+    views: Sequence[View] = ()
+
+    @cached_property
+    def label(self) -> str:
+        """Study and, where the view is of one experiment, its id."""
+        return f"{self.study}-{self.parts[0].experiment.id}" if self.kind in ("table", "figure") else self.study
+
+    @cached_property
+    def code_entries(self) -> tuple[str, ...]:
+        """The stage's module and those of the experiments."""
+        modules = {experiment_modules()[part.experiment.id] for part in self.parts}
+        view = f"robustfeatures.pipeline.report.views.{self.kind}"
+        return tuple(sorted({view, "robustfeatures.pipeline.report.building", *modules}))
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """All that the job needs, as JSON values."""
+        return {
+            "stage": self.kind,
+            "label": self.label,
+            "study": self.study,
+            "title": self.title,
+            "parts": [part.record() for part in self.parts],
+            "published_setting": self.published_setting,
+            "precision": self.precision,
+            "files": {path.name: _file_digest(path) for path in self._files},
+            "views": {name: view.artifact for view in self.views for name in view.outputs},
+            "outputs": list(self.outputs),
+            "code_entries": list(self.code_entries),
+            "code": code_digest(self.code_entries),
+        }
+
+    @property
+    def _files(self) -> list[Path]:
+        """The files of this package that the job reads."""
+        papers = sorted({part.experiment.paper for part in self.parts})
+        return [PUBLISHED / f"{paper}.yaml" for paper in papers] + ([PAGE] if self.kind == "report" else [])
+
+    @cached_property
+    def artifact(self) -> str:
+        """`<stage>/<label>-<digest>`."""
+        return f"{self.kind}/{self.label}-{digest(self.record)}"
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """The files it writes, below the results folder."""
+        identifier = self.parts[0].experiment.id if self.parts else ""
+        return tuple(f"{self.study}/{name.format(id=identifier)}" for name in OUTPUTS[self.kind])
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The artifacts it reads, `<stage>/<label>-<digest>`, each once."""
+        needed = [need["artifact"] for part in self.record["parts"] for need in part["needs"]]
+        return tuple(dict.fromkeys([*needed, *(view.artifact for view in self.views)]))
+
+
+def views_of(study: Study, name: str, parts: Mapping[str, Part]) -> list[View]:
+    """Every view of a study: a table and a figure per experiment that has one, the claims, and the report."""
+
+    def view(kind: str, shown: Sequence[Part], views: Sequence[View] = ()) -> View:
+        return View(name, study.title, kind, shown, study.published_setting, study.precision, views)
+
+    found = []
+    for part in parts.values():
+        for kind, function in (("table", part.experiment.table), ("figure", part.experiment.figure)):
+            if function is not None:
+                found.append(view(kind, [part]))
+    found.append(view("claims", [part for part in parts.values() if part.experiment.claims is not None]))
+    return [*found, view("report", [Part(part.experiment, part.settings, ()) for part in parts.values()], found)]
+
+
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,163 @@
+"""The job behind a table, a figure, the claims or the page: from references to files that people open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.code import code_digest
+from robustfeatures.pipeline.store.files import file_sha256, read_json, write_atomically, write_json
+from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.study.checks import PUBLISHED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from robustfeatures.experiments.experiment import Experiment, Results
+
+
+# The kind of rows by the stage and the file that hold them.
+TABLES = {
+    ("evaluation", "rows.csv"): "evaluations",
+    ("evaluation", "diagnostics.csv"): "diagnostics",
+    ("measurement", "rows.csv"): "measurements",
+    ("model", "history.csv"): "histories",
+}
+# What rows.csv of an evaluation calls all attacks together.
+ALL_ATTACKS = "all"
+
+
+@dataclass(frozen=True)
+class ViewJob:
+    """What a view's stage may ask: the record of the view, and the results of its experiments."""
+
+    record: Mapping[str, Any]
+    artifacts: Artifacts
+    store: Store
+
+    @property
+    def folder(self) -> Path:
+        """results/<study>."""
+        return self.artifacts.root.parent / str(self.record["study"])
+
+    def experiments(self) -> Iterator[tuple[Experiment, Results]]:
+        """Each experiment of the view with what it measured."""
+        from robustfeatures.experiments.catalogue import experiment
+
+        for part in self.record["parts"]:
+            found = experiment(part["id"])
+            yield found, self._results(found, part)
+
+    def recipes(self) -> list[dict[str, Any]]:
+        """The records of all recipes behind the view, each once, inputs first."""
+        found: dict[str, dict[str, Any]] = {}
+
+        def collect(artifact: str) -> None:
+            if artifact not in found:
+                record = read_json(self.artifacts.plan(artifact))
+                for below in record["inputs"].values():
+                    collect(below)
+                found[artifact] = record
+
+        for part in self.record["parts"]:
+            for need in part["needs"]:
+                collect(need["artifact"])
+        return list(found.values())
+
+    def _results(self, experiment: Experiment, part: Mapping[str, Any]) -> Results:
+        import pandas as pd
+        from pydantic import TypeAdapter
+
+        from robustfeatures.experiments.experiment import Results
+        from robustfeatures.experiments.shared.masking import warnings
+
+        frames: dict[str, list[pd.DataFrame]] = {kind: [] for kind in TABLES.values()}
+        payloads: dict[tuple[str, int], Path] = {}
+        for need in part["needs"]:
+            reference = read_reference(self.artifacts.reference(need["artifact"]))
+            names = ("rows.csv", "diagnostics.csv", "history.csv", "data.zarr")
+            for path in self.store.verified(reference["key"], names):
+                if path.name == "data.zarr":
+                    payloads[need["row"], need["seed"]] = path
+                else:
+                    rows = pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
+                    frames[TABLES[reference["stage"], path.name]].append(rows)
+        read = {
+            kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()
+        }
+        published = read_published(experiment, self.record["published_setting"])
+        together, single = _by_attack(read["evaluations"])
+        histories = read["histories"]
+        return Results(
+            evaluations=together,
+            attacks=single,
+            diagnostics=read["diagnostics"],
+            notes=warnings(read["diagnostics"]),
+            histories=histories.assign(accuracy=100.0 * histories["value"]) if len(histories) else histories,
+            measurements=read["measurements"],
+            payloads=payloads,
+            settings=TypeAdapter(experiment.settings).validate_python(part["settings"], strict=False),
+            published=None if published is None else pd.DataFrame(published["rows"]),
+            published_source="" if published is None else published["source"],
+            published_setting="" if published is None else published["setting"],
+            comparable=published is not None and published["setting"] == self.record["published_setting"],
+        )
+
+
+def _by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Evaluations in percent: of all attacks together, and of each with those before it."""
+    if not len(rows):
+        return rows, rows
+    shares = rows.assign(accuracy=100.0 * rows["correct"] / rows["total"])
+    all_of_them = shares["attack"] == ALL_ATTACKS
+    together = shares[all_of_them].drop(columns="attack")
+    return together.reset_index(drop=True), shares[~all_of_them].reset_index(drop=True)
+
+
+def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any] | None:
+    """What the paper prints for an experiment: source, setting, rows.
+
+    In this setting or else in every one, each row then saying which.
+    """
+    from robustfeatures.pipeline.study.yaml import read_yaml
+
+    published: list[dict[str, Any]] = read_yaml(PUBLISHED / f"{experiment.paper}.yaml").get(experiment.id, [])
+    entries = [entry for entry in published if entry["setting"] == setting] or published
+    if len(entries) < 2:
+        return next(iter(entries), None)
+    return {
+        "source": ", ".join(dict.fromkeys(entry["source"] for entry in entries)),
+        "setting": ", ".join(dict.fromkeys(entry["setting"] for entry in entries)),
+        "rows": [{"setting": entry["setting"], **row} for entry in entries for row in entry["rows"]],
+    }
+
+
+def build_view(reference: Path, *, store: Store) -> None:
+    """Write the files of the view that `reference` names, then the reference; older ones of the same view go.
+
+    Raises:
+        UserError: the view was never planned, its code has changed since, or an input is missing.
+    """
+    artifacts, artifact = Artifacts.of(reference)
+    try:
+        record = read_json(artifacts.plan(artifact))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{reference}: no study that was unfolded here plans this view") from error
+    if code_digest(record["code_entries"]) != record["code"]:
+        raise UserError(f"{artifact}: its code changed after the plan was made; run snakemake again")
+    results = artifacts.root.parent
+    stage = import_module(f"robustfeatures.pipeline.report.views.{record['stage']}")
+    contents: Mapping[str, bytes] = stage.make(ViewJob(record, artifacts, store))
+    for name in record["outputs"]:
+        write_atomically(results / name, contents[Path(name).suffix])
+    # The files now show this view alone, so no other reference of the same view may claim them.
+    for older in reference.parent.glob(f"{record['label']}-*.json"):
+        if older.stem.rpartition("-")[0] == record["label"]:
+            older.unlink()
+    files = {name: {"sha256": file_sha256(results / name)} for name in record["outputs"]}
+    write_json(reference, {"label": record["label"], "stage": record["stage"], "files": files, "recipe": record})

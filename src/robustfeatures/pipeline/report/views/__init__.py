@@ -1,0 +1,1 @@
+"""One module per kind of view; each has `make(view)`, which returns the contents of its files."""

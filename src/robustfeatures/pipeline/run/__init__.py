@@ -1,0 +1,1 @@
+"""One job: from a planned recipe to a published payload."""

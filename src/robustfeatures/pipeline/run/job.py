@@ -1,0 +1,300 @@
+"""One job: from a planned recipe to a published payload and its reference."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.code import ROOT, code_digest, forget_sources
+from robustfeatures.pipeline.plan.tasks import Task, read_task
+from robustfeatures.pipeline.run import gpus
+from robustfeatures.pipeline.run.blocks import Blocks, Share
+from robustfeatures.pipeline.run.memory import keep_freed
+from robustfeatures.pipeline.run.progress import Progress
+from robustfeatures.pipeline.store.content import content_digest
+from robustfeatures.pipeline.store.files import read_json
+from robustfeatures.pipeline.store.references import (
+    Artifacts,
+    read_reference,
+    store_key,
+    write_batch,
+    write_part,
+    write_reference,
+)
+from robustfeatures.pipeline.store.store import Store, discard
+
+if TYPE_CHECKING:
+    import torch
+
+    from robustfeatures.pipeline.study.parameters import Parameters
+
+log = logging.getLogger(__name__)
+
+# What a result is likely to depend on, recorded beside it.
+PACKAGES = ("torch", "numpy", "zarr", "scikit-learn", "safetensors", "snakemake")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a job runs, none of which is part of a recipe: the store, the raw downloads, device, threads, terminal.
+
+    `share_gpus` where the jobs of one machine have to agree on who has which GPU; a scheduler sees to that itself.
+    """
+
+    store: Store
+    raw: Path
+    device: str
+    threads: int
+    terminal: bool = False
+    share_gpus: bool = False
+
+
+class Job:
+    """What a stage may ask of the job that runs it."""
+
+    def __init__(
+        self, scratch: Path, surroundings: Surroundings, blocks: Blocks, progress: Progress, operations: float
+    ) -> None:
+        self.scratch = scratch
+        # Floating point operations that making the whole artifact is estimated to take.
+        self.operations = operations
+        self.store = surroundings.store
+        self.raw = surroundings.raw
+        self.blocks = blocks
+        self.progress = progress
+        self.computing_seconds = 0.0
+        # What else is to be recorded beside the result, outside every digest.
+        self.costs: dict[str, float] = {}
+        self._device = surroundings.device
+
+    @cached_property
+    def device(self) -> torch.device:
+        """The device to compute on."""
+        import torch
+
+        if self._device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if self._device == "cuda" and not torch.cuda.is_available():
+            raise UserError("config.yaml: device: cuda, but torch finds no GPU here")
+        return torch.device(self._device)
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Count the time inside as training, attack or evaluation."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.computing_seconds += time.monotonic() - began
+
+
+def build(tracked: Path, surroundings: Surroundings) -> None:
+    """Make the artifacts of a planned task, whose file Snakemake tracks: find each payload in the store, or compute it.
+
+    Raises:
+        UserError: the task was never planned, the code of an artifact has changed since, an input is missing, or the
+            stage found something that the user can mend.
+    """
+    artifacts, name = Artifacts.of(tracked)
+    task = read_task(artifacts, name)
+    with _gpu(task, surroundings):
+        for artifact in task.artifacts:
+            _build(artifacts, artifact, surroundings)
+    if task.is_batch:
+        write_batch(tracked, task.artifacts)
+
+
+def build_part(tracked: Path, share: Share, surroundings: Surroundings) -> None:
+    """Make the blocks that are a part's share of the artifacts of a planned task, and leave them in the store.
+
+    Raises:
+        UserError: as `build`.
+    """
+    artifacts, name = Artifacts.of(tracked)
+    kept: dict[str, list[str]] = {}
+    task = read_task(artifacts, name)
+    with _gpu(task, surroundings):
+        for artifact in task.artifacts:
+            record = planned(artifacts, artifact)
+            inputs, key = _located(artifacts, record)
+            if surroundings.store.manifest(key) is None:
+                kept[key] = _compute(artifact, record, inputs, key, share, surroundings)
+    write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
+
+
+def _build(artifacts: Artifacts, artifact: str, surroundings: Surroundings) -> None:
+    store = surroundings.store
+    record = planned(artifacts, artifact)
+    inputs, key = _located(artifacts, record)
+    if store.manifest(key) is None:
+        with store.lease(key) as scratch:
+            if store.manifest(key) is None:
+                _compute(artifact, record, inputs, key, Share(1, 1), surroundings)
+            discard(scratch)
+    else:
+        log.info("%s: found in the store under %s", artifact, key)
+    manifest = store.manifest(key)
+    if manifest is None:
+        raise UserError(f"{store.payload(key)}: the payload vanished as soon as it was published; run again")
+    write_reference(artifacts.reference(artifact), record, manifest)
+
+
+def _gpu(task: Task, surroundings: Surroundings) -> AbstractContextManager[None]:
+    """The GPU of a job where the jobs of one machine share theirs."""
+    if not surroundings.share_gpus:
+        return nullcontext()
+    return gpus.one_taken() if task.gpu else gpus.none_shown()
+
+
+def _located(artifacts: Artifacts, record: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
+    """The references of the inputs by role, and the key of the payload."""
+    inputs = {role: read_reference(artifacts.reference(name)) for role, name in record["inputs"].items()}
+    return inputs, store_key(record, {role: input_["content"] for role, input_ in inputs.items()})
+
+
+def planned(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
+    """The recipe of an artifact, as the plan was written down.
+
+    Raises:
+        UserError: it was never planned, or its code has changed since.
+    """
+    try:
+        record: dict[str, Any] = read_json(artifacts.plan(artifact))
+    except (OSError, ValueError) as error:
+        reference = artifacts.reference(artifact)
+        raise UserError(f"{reference}: no study that was unfolded here plans this artifact") from error
+    _check_code(record)
+    return record
+
+
+def _check_code(record: dict[str, Any]) -> None:
+    if code_digest(record["code_entries"]) != record["code"]:
+        raise UserError(
+            f"{record['stage']}/{record['label']}: the code of this stage changed after the plan was made; "
+            "run snakemake again"
+        )
+
+
+def _compute(
+    artifact: str,
+    record: dict[str, Any],
+    inputs: dict[str, dict[str, Any]],
+    key: str,
+    share: Share,
+    surroundings: Surroundings,
+) -> list[str]:
+    """Compute a payload and publish it, or only this share of its blocks; returns the names of the blocks left."""
+    from pydantic import TypeAdapter
+
+    from robustfeatures.pipeline.plan.recipe import STAGES
+
+    started = datetime.now(UTC)
+    began = time.monotonic()
+    store = surroundings.store
+    stage = STAGES[record["stage"]]
+    parameters: Parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
+    payloads = {role: _payload(store, input_) for role, input_ in inputs.items()}
+    if stage.uses_torch:
+        _prepare_torch(surroundings.threads)
+    scratch = store.scratch(key)
+    blocks = Blocks(store, key, share)
+    progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
+    # A plan that an earlier version wrote down does not say; what it may be of, the data stage, compiles nothing.
+    job = Job(scratch, surroundings, blocks, progress, record.get("operations", 0.0))
+    fresh = scratch / "payload"
+    if blocks.whole:
+        log.info("%s: computing %s", artifact, key)
+        discard(fresh)
+        fresh.mkdir()
+    try:
+        import_module(stage.module).make(parameters, payloads, fresh, job)
+    except UserError as error:
+        raise UserError(f"{artifact}: {error}") from error
+    forget_sources()
+    _check_code(record)
+    if blocks.whole:
+        # A block that was made before, or by another job, took its time there.
+        computing = max(job.computing_seconds, blocks.checked(blocks.finished))
+        facts = {
+            "content": content_digest(fresh / stage.payload),
+            "inputs": {role: input_["content"] for role, input_ in inputs.items()},
+            "built": {
+                "started": started.isoformat(timespec="seconds"),
+                "seconds": round(time.monotonic() - began, 3),
+                "computing_seconds": round(computing, 3),
+                **{name: round(seconds, 3) for name, seconds in job.costs.items()},
+                "device": str(job.device) if stage.uses_torch else "cpu",
+                "threads": surroundings.threads,
+                **_machine(),
+            },
+        }
+        store.publish(key, fresh, facts)
+    else:
+        progress.path.unlink(missing_ok=True)
+    return blocks.finished
+
+
+def _payload(store: Store, reference: dict[str, Any]) -> Path:
+    from robustfeatures.pipeline.plan.recipe import STAGES
+
+    (path,) = store.verified(reference["key"], [STAGES[reference["stage"]].payload])
+    return path
+
+
+def _prepare_torch(threads: int) -> None:
+    import torch
+
+    keep_freed()
+    torch.set_num_threads(threads)
+    if torch.cuda.is_available():
+        # Only where it matters: the call imports torch's compiler, which takes a second.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        # Filling what is written at once anyway only costs time.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # not in its stub
+        torch.backends.cudnn.benchmark = False
+        # Results are float32 throughout; TF32 has ten bits of mantissa.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "host": platform.node(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "git_commit": _git_commit(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@cache
+def _git_commit() -> str | None:
+    git = shutil.which("git")
+    if git is None:
+        return None
+    found = subprocess.run(  # noqa: S603
+        [git, "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or None

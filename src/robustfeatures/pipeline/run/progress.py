@@ -1,0 +1,65 @@
+"""How far a job is: a bar on a terminal, a line now and then in a log file, and a file for `robustfeatures status`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from robustfeatures.pipeline.store.files import write_json
+
+log = logging.getLogger(__name__)
+
+# Seconds between two reports to the log and to `robustfeatures status`.
+REPORT_EVERY = 5.0
+LINE = "{percentage:.0f} % of {total_fmt} images, {rate_fmt}, {remaining} left"
+
+
+class Progress:
+    """Called with the images done and the images to do; cheap enough for every batch."""
+
+    def __init__(self, stage: str, label: str, path: Path, *, terminal: bool) -> None:
+        self.stage = stage
+        self.label = label
+        self.path = path
+        self.terminal = terminal
+        self._bar: tqdm[Any] | None = None
+        self._reported = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """`done` of `total` images, one image counted once per epoch, attack, radius or step."""
+        if self._bar is None:
+            # A job that goes on from a checkpoint measures its rate from there.
+            self._bar = tqdm(
+                desc=self.label, total=total, initial=done, unit=" images", unit_scale=True, disable=not self.terminal
+            )
+            self._first, self._began = done, time.monotonic()
+        self._bar.update(done - self._bar.n)
+        if done >= total:
+            self._bar.close()
+        now = time.monotonic()
+        if now - self._reported >= REPORT_EVERY:
+            self._reported = now
+            self._report(done, total, now - self._began)
+
+    def _report(self, done: int, total: int, elapsed: float) -> None:
+        rate = (done - self._first) / elapsed if elapsed > 0 and done > self._first else None
+        line = tqdm.format_meter(
+            done, total, elapsed, unit=" images", unit_scale=True, rate=rate, bar_format=LINE, initial=self._first
+        )
+        log.info("%s: %s", self.label, line)
+        write_json(
+            self.path,
+            {
+                "stage": self.stage,
+                "label": self.label,
+                "share": done / total,
+                "seconds_left": None if rate is None else (total - done) / rate,
+                "process": os.getpid(),
+            },
+            durable=False,
+        )

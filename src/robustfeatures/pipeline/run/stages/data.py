@@ -1,0 +1,30 @@
+"""Stage data: raw images into the canonical form, split once and for all, stratified by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.data.preparing import prepared
+
+if TYPE_CHECKING:
+    from robustfeatures.data.raw import Part
+    from robustfeatures.data.settings import Data
+    from robustfeatures.pipeline.run.job import Job
+
+
+def make(parameters: Data, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
+    """Write `data.zarr` with the splits that the source has or that are drawn from it."""
+    parts = prepared(parameters, job.raw)
+    write_dataset(folder / "data.zarr", {name: _dataset(part) for name, part in parts.items()})
+
+
+def _dataset(part: Part) -> ImageDataset:
+    return ImageDataset(
+        images=part.images,
+        labels=part.labels,
+        provenance={"source_index": part.source_index},
+        class_names=part.class_names,
+    )

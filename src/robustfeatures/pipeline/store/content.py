@@ -1,0 +1,37 @@
+"""Content digests: what a payload says, not how it is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
+from robustfeatures.pipeline.store.files import file_sha256
+
+BLOCK_BYTES = 1 << 25
+
+
+def content_digest(payload: Path) -> str:
+    """The digest of one payload: of a zarr store its names, types, shapes, values and attributes; else of the bytes.
+
+    Chunking, sharding and compression of a zarr store do not change its digest.
+    """
+    if payload.suffix != ".zarr":
+        return file_sha256(payload)[:DIGEST_LENGTH]
+    import zarr
+
+    hasher = hashlib.sha256()
+    root = zarr.open_group(store=payload, mode="r", zarr_format=3)
+    hasher.update(json.dumps(root.attrs.asdict(), sort_keys=True).encode())
+    for name, array in sorted(root.members(max_depth=None)):
+        if isinstance(array, zarr.Array):
+            hasher.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+            # Whole chunks, so that none is read twice.
+            chunk = array.chunks[0]
+            rows = chunk * max(1, BLOCK_BYTES * array.shape[0] // max(1, array.nbytes * chunk))
+            for first in range(0, array.shape[0], rows):
+                hasher.update(np.ascontiguousarray(array[first : first + rows]).data)
+    return hasher.hexdigest()[:DIGEST_LENGTH]

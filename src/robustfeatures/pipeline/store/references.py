@@ -1,0 +1,137 @@
+"""References: the small immutable files that Snakemake tracks, one per recipe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.canonical import digest, without_paths
+from robustfeatures.pipeline.store.files import read_json, write_json
+from robustfeatures.pipeline.store.store import Store
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """The folder of references, `<stage>/<label>-<digest>.json`.
+
+    Beside them lie the plans behind them, `.plan/...`, the jobs that make them, `.tasks/...`, and their finished parts,
+    `.parts/...`.
+    """
+
+    root: Path
+
+    def reference(self, artifact: str) -> Path:
+        """The reference of `<stage>/<label>-<digest>`."""
+        return self.root / f"{artifact}.json"
+
+    def plan(self, artifact: str) -> Path:
+        """The recipe of `<stage>/<label>-<digest>` as it was unfolded from a study."""
+        return self.root / ".plan" / f"{artifact}.json"
+
+    def task(self, name: str) -> Path:
+        """What Snakemake is told of the job `<stage>/<label>-<digest>`."""
+        return self.root / ".tasks" / f"{name}.json"
+
+    def parts(self, name: str, count: int) -> list[Path]:
+        """The files that say that a part of a job is finished; none where it is made in one piece."""
+        folder = self.root / ".parts" / name
+        return [folder / f"{part}-of-{count}.json" for part in range(1, count + 1)] if count > 1 else []
+
+    def benchmark(self, name: str) -> Path:
+        """What Snakemake measured of a job; it counts as one of the job's outputs where their times are compared."""
+        return self.root.parent / "benchmarks" / f"{name}.tsv"
+
+    @classmethod
+    def of(cls, reference: Path) -> tuple[Artifacts, str]:
+        """The folder that a reference lies in, and the artifact it names; the reference itself may be still to come.
+
+        Raises:
+            UserError: no reference can have that name.
+        """
+        # A name within the folder of a stage says nothing of the folders above, and `..` hides them. Otherwise messages
+        # speak of files as they were called.
+        told = len(reference.parts) > 2 and ".." not in reference.parts
+        path = reference if told else Path(os.path.normpath(reference.absolute()))
+        if path.suffix != ".json" or len(path.parents) < 2:
+            raise UserError(f"{reference}: there is no such reference")
+        return cls(path.parents[1]), f"{path.parent.name}/{path.stem}"
+
+
+def read_reference(path: Path) -> dict[str, Any]:
+    """The content of a reference.
+
+    Raises:
+        UserError: there is no such file, or it is no reference.
+    """
+    try:
+        reference: dict[str, Any] = read_json(path)
+        reference["key"], reference["content"], reference["recipe"]
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such reference") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: this is not a reference of an artifact") from error
+    return reference
+
+
+def store_key(record: dict[str, Any], contents: dict[str, str]) -> str:
+    """The key of a payload: stage, parameters, code, and the content digests of the inputs by role."""
+    identity = {name: record[name] for name in ("stage", "version", "parameters", "code", "torch")}
+    return digest({**without_paths(identity), "inputs": contents})
+
+
+def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]) -> None:
+    """Write the reference of a recipe whose payload is in the store."""
+    write_json(
+        path,
+        {
+            "label": record["label"],
+            "stage": record["stage"],
+            "digest": record["digest"],
+            "key": manifest["key"],
+            "content": manifest["content"],
+            "bytes": sum(file["size"] for file in manifest["files"].values()),
+            "recipe": record,
+            "built": manifest["built"],
+        },
+    )
+
+
+def resolve(artifacts: Artifacts, store: Store, record: dict[str, Any]) -> bool:
+    """Write the reference of a recipe if its inputs have references and the store has its payload already."""
+    contents = {}
+    for role, artifact in record["inputs"].items():
+        path = artifacts.reference(artifact)
+        if not path.exists():
+            return False
+        contents[role] = read_reference(path)["content"]
+    manifest = store.manifest(store_key(record, contents))
+    if manifest is None:
+        return False
+    write_reference(artifacts.reference(f"{record['stage']}/{record['label']}-{record['digest']}"), record, manifest)
+    return True
+
+
+def write_batch(path: Path, artifacts: Sequence[str]) -> None:
+    """Write the file that stands for the references of a batch, all of which are there."""
+    write_json(path, {"artifacts": list(artifacts)})
+
+
+def write_part(path: Path, kept: Mapping[str, Sequence[str]]) -> None:
+    """Write the file that says which blocks of which payloads a finished part has left in the store."""
+    write_json(path, {"blocks": {key: list(names) for key, names in kept.items()}})
+
+
+def parts_are_kept(path: Path, store: Store) -> bool:
+    """Whether the blocks of a finished part are still in the store, or the payloads made of them."""
+    try:
+        kept: Mapping[str, Sequence[str]] = read_json(path)["blocks"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return all(
+        store.manifest(key) is not None or all(store.block(key, f"{name}.json").exists() for name in names)
+        for key, names in kept.items()
+    )

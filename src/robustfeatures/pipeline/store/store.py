@@ -1,0 +1,238 @@
+"""Payloads by key: where they lie, how they are made once, and how they become visible in one step."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from filelock import LeaseCompromise, SoftFileLease
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.canonical import digest
+from robustfeatures.pipeline.store.files import (
+    file_sha256,
+    files_below,
+    json_bytes,
+    known_sha256,
+    read_json,
+    sync,
+    write_json,
+)
+
+MANIFEST = "manifest.json"
+# A job that has not been heard of for this long is taken for dead by jobs on other machines; on the same machine its
+# end is noticed at once.
+LEASE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of payloads, `<key>/`, of unfinished work, `.partial/<key>/`, and of what was damaged, `.damaged/`.
+
+    What jobs have measured of the machines they run on lies in `.measured/`.
+    """
+
+    root: Path
+
+    def payload(self, key: str) -> Path:
+        """The folder of a payload, whether it is there or not."""
+        return self.root / key
+
+    def scratch(self, key: str) -> Path:
+        """The folder in which a payload is being made; it outlives a job that dies."""
+        return self.root / ".partial" / key
+
+    def block(self, key: str, name: str) -> Path:
+        """The place of a block of a payload that is being made; a note beside it, `<name>.json`, says it is whole."""
+        return self.scratch(key) / "blocks" / name
+
+    def manifest(self, key: str) -> dict[str, Any] | None:
+        """What was published under a key, or None unless it is as written and every file is there in its full size."""
+        folder = self.payload(key)
+        try:
+            manifest = _read_manifest(folder / MANIFEST)
+            whole = all((folder / name).stat().st_size == file["size"] for name, file in manifest["files"].items())
+        except (OSError, ValueError):
+            return None
+        return manifest if whole else None
+
+    def verified(self, key: str, names: Collection[str]) -> list[Path]:
+        """Those of the files and folders `names` that a payload has, each of their bytes found as it was published.
+
+        A process hashes a file once, so asking again costs nothing.
+
+        Raises:
+            UserError: the payload is not there, or a file is damaged.
+        """
+        manifest, folder = self.manifest(key), self.payload(key)
+        if manifest is None:
+            raise UserError(f"{folder}: the payload is missing or damaged; run snakemake again, it will be made anew")
+        found = set()
+        for file, facts in manifest["files"].items():
+            top = Path(file).parts[0]
+            if top in names:
+                found.add(top)
+                if known_sha256(folder / file) != facts["sha256"]:
+                    raise UserError(
+                        f"{folder / file}: damaged; run `robustfeatures verify --repair`, then snakemake again, "
+                        "and the payload will be made anew"
+                    )
+        return [folder / name for name in names if name in found]
+
+    def damages(self, key: str) -> Iterator[str]:
+        """One line per damaged, missing or unexpected file of a payload; every file is hashed."""
+        folder = self.payload(key)
+        try:
+            files = _read_manifest(folder / MANIFEST)["files"]
+        except OSError as error:
+            yield f"{folder / MANIFEST}: {error.strerror}"
+            return
+        except ValueError:
+            yield f"{folder / MANIFEST}: damaged"
+            return
+        for name, facts in files.items():
+            try:
+                if file_sha256(folder / name) != facts["sha256"]:
+                    yield f"{folder / name}: damaged"
+            except OSError as error:
+                yield f"{folder / name}: {error.strerror}"
+        known = {folder / name for name in files} | {folder / MANIFEST}
+        try:
+            yield from (f"{path}: not part of the payload" for path in files_below(folder) if path not in known)
+        except OSError as error:
+            yield f"{error.filename}: {error.strerror}"
+
+    @contextmanager
+    def lease(self, key: str, block: str = "") -> Iterator[Path]:
+        """Sole right to make one payload, or one block of it; waits for another holder. Yields the scratch folder."""
+        scratch = self.scratch(key)
+        scratch.mkdir(parents=True, exist_ok=True)
+        lock = scratch.with_suffix(f".{block}.lock" if block else ".lock")
+        with SoftFileLease(lock, lease_duration=LEASE_SECONDS, on_compromise=_give_up):
+            # The holder we waited for removes the folder when it has published.
+            scratch.mkdir(parents=True, exist_ok=True)
+            yield scratch
+
+    def publish(self, key: str, fresh: Path, facts: dict[str, Any]) -> dict[str, Any]:
+        """Make the folder `fresh` the payload of `key`, read-only, in one rename; returns its manifest.
+
+        A damaged payload in its place is moved aside first.
+        """
+        files = files_below(fresh)
+        manifest: dict[str, Any] = {
+            "key": key,
+            **facts,
+            "files": {
+                str(path.relative_to(fresh)): {"size": path.stat().st_size, "sha256": file_sha256(path)}
+                for path in files
+            },
+        }
+        for path in files:
+            sync(path)
+        manifest["seal"] = digest(manifest)
+        write_json(fresh / MANIFEST, manifest)
+        for path in fresh.rglob("*"):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        place = self.payload(key)
+        if os.path.lexists(place):
+            self.set_aside(key)
+        fresh.rename(place)
+        place.chmod(0o555)
+        sync(self.root)
+        return manifest
+
+    def set_aside(self, key: str) -> Path:
+        """Move a damaged payload to `.damaged/<key>-<number>`, where nothing looks for it; returns that place."""
+        folder = self.root / ".damaged"
+        folder.mkdir(exist_ok=True)
+        aside = next(path for number in count(1) if not os.path.lexists(path := folder / f"{key}-{number}"))
+        place = self.payload(key)
+        # A folder that moves to another one is written to itself.
+        place.chmod(0o755)
+        place.rename(aside)
+        sync(self.root)
+        return aside
+
+    def remove(self, key: str) -> None:
+        """Remove a payload: out of sight in one rename, then from disk."""
+        doomed = self.root / ".partial" / f"{key}.removed"
+        discard(doomed)
+        doomed.parent.mkdir(parents=True, exist_ok=True)
+        place = self.payload(key)
+        place.chmod(0o755)
+        place.rename(doomed)
+        discard(doomed)
+
+    def remembered(self, question: Mapping[str, Any], answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What `answer` found, as JSON values, for the first job with this store that asked the same question."""
+        key = digest(question)
+        path = self.root / ".measured" / f"{key}.json"
+        known = _read_answer(path)
+        if known is None:
+            with self.lease(key) as scratch:
+                # Another job may have answered while this one waited.
+                known = _read_answer(path)
+                try:
+                    if known is None:
+                        known = answer()
+                        write_json(path, {"question": dict(question), "answer": known})
+                finally:
+                    discard(scratch)
+        return known
+
+    def payload_keys(self) -> list[str]:
+        """The keys of all payloads, sorted."""
+        if not self.root.is_dir():
+            return []
+        return sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a payload, to the last byte as it was written.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is damaged.
+    """
+    content = path.read_bytes()
+    manifest: dict[str, Any] = json.loads(content)
+    if not isinstance(manifest, dict) or content != json_bytes(manifest):
+        raise ValueError(f"{path}: not as it was written")
+    if digest({name: value for name, value in manifest.items() if name != "seal"}) != manifest.get("seal"):
+        raise ValueError(f"{path}: its seal is broken")
+    return manifest
+
+
+def _read_answer(path: Path) -> dict[str, Any] | None:
+    """What is remembered there; None where nothing is, or what is there is damaged."""
+    try:
+        answer = read_json(path)["answer"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _give_up(loss: LeaseCompromise) -> None:
+    """End this process at once: another one took it for dead, and now makes the payload in the same folder."""
+    print(
+        f"robustfeatures: {loss.lock_file}: the lease was lost ({loss.reason}); run again", file=sys.stderr, flush=True
+    )
+    os._exit(1)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder and what is in it, read-only or not; nothing happens where it does not exist."""
+    if not folder.exists():
+        return
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o755)
+    shutil.rmtree(folder)

@@ -1,0 +1,1 @@
+"""What a study file and config.yaml say."""

@@ -1,0 +1,129 @@
+"""What can be said of a study's values before anything is computed, beyond the type of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robustfeatures.attacks.evaluating.settings import Attack
+from robustfeatures.attacks.settings import NormName
+from robustfeatures.data.registry import BROUGHT, OWN_FILES, SPLITS, check_size, source_entry
+from robustfeatures.data.settings import Data, Listed, Split
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.pipeline.study.yaml import read_yaml
+from robustfeatures.training.settings import Training
+
+# What the papers print.
+PUBLISHED = Path(__file__).resolve().parents[2] / "experiments" / "published"
+
+
+def check_data(data: Data, where: str) -> None:
+    """Check what can be said of the data set in the field `where` before it is read.
+
+    Raises:
+        UserError: the source is unknown, a file of the user's is not named or not there, the source needs a share or a
+            size that is not given or takes none that is, or the shares leave nothing.
+    """
+    for each, place in data.placed_sources(where):
+        source_entry(each.source, f"{place}.source")
+        _check_files(each, place)
+        _check_splits(each, place)
+        check_size(each.source, each.size, f"{place}.size")
+
+
+def _check_files(data: Data, where: str) -> None:
+    if data.source in OWN_FILES and data.path is None:
+        raise UserError(f"{where}.path: the source {data.source!r} needs the path of your files")
+    if data.source not in OWN_FILES | BROUGHT.keys():
+        for name in ("path", "sha256"):
+            if getattr(data, name) is not None:
+                raise UserError(f"{where}.{name}: the source {data.source!r} takes none")
+    if data.source in OWN_FILES and not Path(str(data.path)).exists():
+        raise UserError(f"{where}.path: {data.path} does not exist")
+
+
+def _check_splits(data: Data, where: str) -> None:
+    brought = SPLITS.get(data.source)
+    if brought == () and data.test is None:
+        raise UserError(
+            f"{where}.test: the source {data.source!r} has one pool of images; say what share of it is for testing"
+        )
+    for name, share in (("test", data.test), ("validation", data.validation)):
+        if share is not None and name in (brought or ()):
+            raise UserError(f"{where}.{name}: the source {data.source!r} has a {name} split of its own")
+    if brought and data.validation is not None and "train" not in brought:
+        raise UserError(f"{where}.validation: the source {data.source!r} has no images to train on")
+    if (data.validation or 0) + (data.test or 0) >= 1:
+        raise UserError(f"{where}.test: validation and test leave nothing to train on")
+
+
+def has_split(data: Data, split: Split) -> bool:
+    """Whether a data set has a split, as far as its study tells; what is not known of the user's files may be there."""
+    for each in data.all_sources():
+        brought = SPLITS.get(each.source)
+        if brought is None or split in (brought or ("train", "test")):
+            return True
+        if split == "validation" and each.validation is not None:
+            return True
+    return False
+
+
+def check_digests(data: Data, where: str) -> None:
+    """Check that a study says what its user's own files and lists hold: part of every recipe made from them.
+
+    Raises:
+        UserError: a SHA-256 is missing.
+    """
+    for each, place in data.placed_sources(where):
+        files: dict[str, Data | Listed] = {place: each} if each.source in OWN_FILES else {}
+        for number, operation in enumerate(each.operations):
+            if isinstance(operation, Listed):
+                files[f"{place}.operations.{number}"] = operation
+        for field, file in files.items():
+            if file.sha256 is None:
+                raise UserError(f"{field}.sha256: missing for {file.path}; `robustfeatures fetch` prints it")
+
+
+def check_training(training: Training, where: str) -> None:
+    """Check that every value of the training in the field `where` has an effect.
+
+    Raises:
+        UserError: one has none.
+    """
+    if training.milestones and training.schedule != "step":
+        raise UserError(f"{where}.milestones: the schedule {training.schedule!r} takes none; 'step' does")
+    late = [epoch for epoch in training.milestones if epoch >= training.epochs]
+    if late:
+        raise UserError(
+            f"{where}.milestones: {late[0]} is not below the {training.epochs} epochs, so nothing follows it"
+        )
+    if training.natural and training.adversary is None:
+        raise UserError(f"{where}.natural: {training.natural} of a batch is spared, but there is no adversary")
+
+
+def check_published_setting(setting: str) -> None:
+    """Check that some paper prints a number for the setting.
+
+    Raises:
+        UserError: none does.
+    """
+    known: set[str] = set()
+    for path in sorted(PUBLISHED.glob("*.yaml")):
+        tables = [entries for entries in read_yaml(path).values() if isinstance(entries, list)]
+        known |= {entry["setting"] for entries in tables for entry in entries}
+        # Most settings are in the first file, and reading one takes a while.
+        if setting in known:
+            return
+    raise UserError(f"published_setting: {setting!r} is in no paper{suggestion(setting, known)}")
+
+
+def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None:
+    """Check that attacks can run together.
+
+    Raises:
+        UserError: one appears twice, or one is made for another norm.
+    """
+    if len({attack.name for attack in attacks}) < len(attacks):
+        raise UserError(f"{where}: an attack appears twice")
+    if norm != "l2" and any(attack.kind == "cw-l2" for attack in attacks):
+        raise UserError(f"{where}: cw-l2 attacks in the norm l2 alone, not in {norm}")

@@ -1,0 +1,129 @@
+"""Grids of trainings: a few lines of a study unfold to many named trainings that differ from a base in some fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Annotated, Any
+
+from annotated_types import MinLen
+
+from robustfeatures.engine.settings import Strict
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.pipeline.study.validation import validated
+from robustfeatures.training.settings import Training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(Strict):
+    """Trainings that differ from the named training `base` in some of its fields.
+
+    Each of `cells` maps fields of a training to the values that they take and stands for every combination of these;
+    what it does not name is as in the base. A dotted name is a field within a field: `adversary.eps`.
+    """
+
+    base: Name
+    cells: Annotated[tuple[Mapping[str, Annotated[tuple[Any, ...], MinLen(1)]], ...], MinLen(1)]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of a grid; `varied` holds the value of every field that any cell of the grid varies.
+
+    `name` is the grid's with each field that the cell's own block names and its value, so that no other block changes
+    it. Values are numbers, or text for anything else.
+    """
+
+    name: str
+    varied: Mapping[str, str | int | float]
+    training: Training
+
+
+def unfolded(name: str, grid: Grid, trainings: Mapping[str, Training]) -> tuple[Cell, ...]:
+    """The cells of the grid of that name, in the order of the study.
+
+    Raises:
+        UserError: the base, a field or a value is wrong, or two cells are the same; the message names the field.
+    """
+    where = f"grids.{name}"
+    if grid.base not in trainings:
+        raise UserError(f"{where}.base: {grid.base!r} is unknown{suggestion(grid.base, trainings)}")
+    base = plain(trainings[grid.base])
+    # In the order in which they first appear, so that names are read as the study is.
+    varying = list(dict.fromkeys(field for block in grid.cells for field in block))
+    cells: dict[str, Cell] = {}
+    for number, block in enumerate(grid.cells):
+        for changes in _combinations(block):
+            values = _changed(base, changes, f"{where}.cells.{number}")
+            training = _training(values, f"{where}.cells.{number}")
+            varied = {field: _readable(_value(plain(training), field)) for field in varying}
+            # Only what the block itself names: another block, added later, costs this cell nothing.
+            named = (f"{field}-{_text(varied[field])}" for field in block)
+            cell = Cell(".".join([name, *named]), varied, training)
+            if cell.name in cells or varied in [other.varied for other in cells.values()]:
+                raise UserError(f"{where}.cells.{number}: the cell {cell.name!r} appears twice")
+            cells[cell.name] = cell
+    return tuple(cells.values())
+
+
+def _combinations(block: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for values in product(*block.values()):
+        yield dict(zip(block, values, strict=True))
+
+
+def _changed(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(json.dumps(base))
+    for field, value in changes.items():
+        *outer, last = field.split(".")
+        place = values
+        for part in outer:
+            if not isinstance(place.get(part), dict):
+                raise UserError(f"{where}.{field}: the base has no {part!r} to change")
+            place = place[part]
+        if not outer and last not in place:
+            known = [known.name for known in fields(Training)]
+            raise UserError(f"{where}.{field}: unknown field{suggestion(field, known)}")
+        place[last] = value
+    return values
+
+
+def _training(values: dict[str, Any], where: str) -> Training:
+    try:
+        return validated(Training, values, "")
+    except UserError as error:
+        raise UserError(f"{where}.{str(error).removeprefix(': ')}") from error
+
+
+def _value(values: Mapping[str, Any], field: str) -> Any:
+    found: Any = values
+    for part in field.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _readable(value: Any) -> str | int | float:
+    """A number as it is; anything else as text that file names may hold: `crop_padding4_flip` for a mapping."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None | False:
+            return "none"
+        case True:
+            return "yes"
+        case int() | float():
+            return f"{value:g}".replace("+", "")
+        case Mapping():
+            # What is off needs no mention.
+            parts = {name: item for name, item in value.items() if item is not None and item is not False and item != 0}
+            return "_".join(name + ("" if item is True else _text(item)) for name, item in parts.items()) or "none"
+        case list() | tuple():
+            return "_".join(map(_text, value)) or "none"
+    return str(value)

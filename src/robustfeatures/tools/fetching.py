@@ -1,0 +1,107 @@
+"""Raw data before it is needed: every download of a study brought and checked, every file of the user's own checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robustfeatures.data.preparing import placed
+from robustfeatures.data.registry import BROUGHT, source_entry
+from robustfeatures.data.settings import Listed
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store.files import file_sha256
+from robustfeatures.pipeline.study.study import read_study
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from robustfeatures.data.download import Download
+    from robustfeatures.data.settings import Data
+
+
+def fetch(study: Path, raw: Path) -> Iterator[str]:
+    """One line for each file that the study in the file `study` reads, once it is there and checked.
+
+    A source module names what it downloads, into the folder `raw`, by its function `downloads(parameters, raw)`, and
+    gives the SHA-256 of the user's own files by its function `own_digest(parameters)`, which checks that a published
+    set is whole where the study does not say by `sha256` which images are meant.
+
+    Raises:
+        UserError: the study is wrong; or, after everything else was tried, what could not be fetched, does not exist,
+            or is not what the study says.
+    """
+    problems: list[str] = []
+    for where, check in _checks(study, raw):
+        try:
+            yield check()
+        except UserError as error:
+            problems.append(str(error))
+        except OSError as error:
+            problems.append(f"{where}: {error.filename or 'disk'}: {error.strerror or error}")
+    if problems:
+        raise UserError("; ".join(dict.fromkeys(problems)))
+
+
+def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
+    """What is to be done, each with the file and the field that ask for it."""
+    downloaded: set[Path] = set()
+    for where, given in _sources(study):
+        data = placed(given, raw)
+        module = import_module(source_entry(data.source).partition(":")[0])
+        if data.path is not None:
+            yield f"{where}: data.path", partial(_own_files, data, module, study, where)
+        elif hasattr(module, "downloads"):
+            fresh = [file for file in module.downloads(data, raw) if file.path not in downloaded]
+            downloaded |= {file.path for file in fresh}
+            yield from ((f"{where}: data.source", partial(_download, data.source, file)) for file in fresh)
+        else:
+            nothing = "{}: comes with an installed package, nothing to fetch"
+            yield f"{where}: data.source", partial(nothing.format, data.source)
+        for operation in data.operations:
+            if isinstance(operation, Listed):
+                yield f"{where}: data.operations: listed.path", partial(_list, operation, where)
+
+
+def _sources(study: Path) -> Iterator[tuple[str, Data]]:
+    """Every data set that is read, after the way to its field "data" through the study."""
+    for name, data in read_study(study).all_data().items():
+        outer = str(study) if name == "data" else f"{study}: {name}"
+        for place, given in enumerate(data.all_sources()):
+            yield f"{outer}: data.operations: concatenate" if place else outer, given
+
+
+def _download(source: str, file: Download) -> str:
+    file.bring()
+    return f"{source}: {file.path}: {file.path.stat().st_size} bytes, {file.checksum} as published"
+
+
+def _own_files(data: Data, module: ModuleType, study: Path, where: str) -> str:
+    try:
+        found: str = module.own_digest(data)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    if data.sha256 is not None:
+        return f"{data.source}: {data.path}: " + _compared(found, data.sha256, f"{where}: data.sha256: {data.path}")
+    if data.source in BROUGHT:
+        return f"{data.source}: {data.path}: complete, SHA-256 {found}"
+    return f"{data.source}: {data.path}: write beside this path in {study}: sha256: {found}"
+
+
+def _list(operation: Listed, where: str) -> str:
+    path = Path(operation.path)
+    if not path.is_file():
+        raise UserError(f"{where}: data.operations: listed.path: {path} does not exist")
+    found = file_sha256(path)
+    if operation.sha256 is None:
+        return f"listed: {path}: write beside this path in {where}: sha256: {found}"
+    field = f"{where}: data.operations: listed.sha256: {path}"
+    return f"listed: {path}: {path.stat().st_size} bytes, " + _compared(found, operation.sha256, field)
+
+
+def _compared(found: str, expected: str, where: str) -> str:
+    if found != expected:
+        raise UserError(f"{where} has the SHA-256 {found}, not {expected}; is it damaged, or another one?")
+    return f"SHA-256 {found} as in the study"

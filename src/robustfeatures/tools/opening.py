@@ -1,0 +1,105 @@
+"""Artifacts as Python objects, from a reference or from a path inside a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robustfeatures.data.dataset import ImageDataset, read_dataset
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store.references import read_reference
+from robustfeatures.pipeline.store.store import Store
+
+if TYPE_CHECKING:
+    from robustfeatures.models.network import Network
+
+DEFAULT_STORE = "store"
+
+
+def payload_file(path: Path, name: str, store: str | Path | None, *, verified: bool = False) -> Path:
+    """The file or folder `name` of the payload that a reference, a payload folder or a path to it stands for.
+
+    `verified`: what a reference stands for is hashed first. A path alone does not say what its bytes should be.
+
+    Raises:
+        UserError: there is no such reference or payload, or it is damaged.
+    """
+    if path.suffix != ".json":
+        payload = path if path.suffix == Path(name).suffix else path / name
+        if not payload.exists():
+            raise UserError(f"{payload}: there is no such file")
+        return payload
+    reference = read_reference(path)
+    # results/artifacts/<stage>/<label>-<digest>.json lies beside results/store unless config.yaml says otherwise.
+    root = Path(store) if store is not None else path.resolve().parents[2] / DEFAULT_STORE
+    payload = Store(root).payload(reference["key"])
+    if not payload.exists():
+        raise UserError(f"{path}: its payload {payload} is not there; give store= or run snakemake again")
+    if verified:
+        Store(root).verified(reference["key"], [name])
+    if not (payload / name).exists():
+        stage = path.parent.name
+        raise UserError(f"{path}: its payload {payload} holds no {name}; an artifact of the stage {stage} has none")
+    return payload / name
+
+
+def open_dataset(
+    reference_or_path: str | Path, split: str = "train", *, store: str | Path | None = None, in_memory: bool = True
+) -> ImageDataset:
+    """One split of an original or a derived data set: images, labels and provenance as arrays; `.to_torch()` wraps it.
+
+    `reference_or_path` is a reference (`results/artifacts/derived/...json`), a payload folder or a `data.zarr`.
+    `store` is only needed where a reference's store is not `store` beside its `artifacts` folder. Without `in_memory`
+    `.images` reads the rows it is indexed with, so that sets larger than memory can be used.
+
+    Raises:
+        UserError: there is no such reference, payload or split.
+    """
+    path = payload_file(Path(reference_or_path), "data.zarr", store)
+    return read_dataset(path, split, in_memory=in_memory)
+
+
+def load_model(
+    reference_or_path: str | Path,
+    *,
+    store: str | Path | None = None,
+    device: str = "cpu",
+    architecture: str | None = None,
+    num_classes: int | None = None,
+    image_shape: tuple[int, int, int] | None = None,
+    width: int | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Network:
+    """A trained network in eval mode, from a reference, a payload folder, a `model.safetensors` or a torch file.
+
+    Only a torch file (.pt, .pth, .ckpt) of weights trained elsewhere does not say what it holds: `architecture` (a
+    registered name), `num_classes`, `image_shape` (C, H, W) and, where they are not the usual ones, `width`, `mean` and
+    `std` do; see `robustfeatures.models.foreign.load_foreign`.
+
+    Raises:
+        UserError: there is no such reference or payload, the file is damaged, or it holds the weights of another
+            network.
+    """
+    path = Path(reference_or_path)
+    from robustfeatures.models.foreign import SUFFIXES, load_foreign
+    from robustfeatures.models.saving import load_network
+
+    given = (architecture, num_classes, image_shape, width, mean, std)
+    if path.suffix not in SUFFIXES:
+        if any(value is not None for value in given):
+            raise UserError(f"{path}: says itself which network it holds; architecture= is for {', '.join(SUFFIXES)}")
+        return load_network(payload_file(path, "model.safetensors", store), device)
+    if architecture is None or num_classes is None or image_shape is None:
+        raise UserError(f"{path}: say which network its weights are of: give architecture=, num_classes=, image_shape=")
+    network = load_foreign(
+        path,
+        architecture=architecture,
+        num_classes=num_classes,
+        image_shape=image_shape,
+        width=width,
+        mean=mean,
+        std=std,
+    )
+    return network.to(device)

@@ -1,0 +1,251 @@
+"""The shapes of figure: what they draw, and that it is read without colours."""
+
+from __future__ import annotations
+
+import io
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
+
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.experiments.catalogue import experiment
+from robustfeatures.experiments.shared.plots import (
+    ImageRow,
+    curves,
+    grouped_bars,
+    heat_map,
+    image_grid,
+    sample_blocks,
+    scatter,
+)
+from robustfeatures.experiments.shared.plots.images import CELL, LONGEST_LABEL
+from robustfeatures.experiments.shared.plots.samples import magnification
+from robustfeatures.experiments.shared.plots.style import DPI, WIDEST
+from robustfeatures.pipeline.report.views.figure import drawn
+from tests.experiments.test_claims import results
+
+rng = np.random.default_rng(0)
+
+
+def measured(*columns: tuple[str, tuple[object, ...]]) -> pd.DataFrame:
+    """Three seeds of accuracies for every combination of the columns' values."""
+    names = [name for name, _ in columns]
+    combinations = itertools.product(*(values for _, values in columns), (0, 1, 2))
+    rows = pd.DataFrame(list(combinations), columns=[*names, "seed"])
+    return rows.assign(accuracy=rng.uniform(20, 80, len(rows)))
+
+
+def hollow(axes: Axes) -> list[tuple[float, float]]:
+    """The points drawn as hollow diamonds."""
+    marks = [line for line in axes.lines if line.get_marker() == "D" and line.get_markerfacecolor() == "white"]
+    return [point for line in marks for point in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+
+
+@pytest.mark.parametrize("points", [5, 60])
+def test_curves_differ_without_their_colours(points: int) -> None:
+    rows = measured(("row", tuple("abcdefghijk")), ("epoch", tuple(range(points))))
+    figure = curves(rows, line="row", x="epoch", xlabel="epoch")
+    looks = {
+        (line.get_linestyle(), line._dash_pattern[1] and tuple(line._dash_pattern[1]), line.get_marker())
+        for line in figure.axes[0].lines
+    }
+    assert len(looks) == 11
+    few = curves(rows[rows["row"] < "h"], line="row", x="epoch", xlabel="epoch")
+    assert len({str(line._dash_pattern) for line in few.axes[0].lines}) == 7
+
+
+def test_a_curve_is_the_mean_and_its_band_the_deviation() -> None:
+    rows = measured(("row", ("a",)), ("epoch", (1, 2, 3)))
+    (axes,) = curves(rows, line="row", x="epoch", xlabel="epoch").axes
+    seeds = rows["accuracy"].to_numpy().reshape(3, 3)
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), seeds.mean(axis=1))
+    (band,) = axes.collections
+    corners = band.get_paths()[0].vertices
+    assert corners[:, 1].max() == pytest.approx((seeds.mean(axis=1) + seeds.std(axis=1, ddof=1)).max())
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "accuracy (%)")
+    alone = curves(rows[rows["seed"] == 0], line="row", x="epoch", xlabel="epoch")
+    assert not alone.axes[0].collections
+
+
+def test_a_logarithmic_axis_has_plain_numbers() -> None:
+    rows = measured(("row", ("a",)), ("steps", (1, 10, 100, 2500)))
+    figure = curves(rows, line="row", x="steps", xlabel="PGD steps", log_x=True)
+    figure.savefig(io.BytesIO(), format="png")
+    (axes,) = figure.axes
+    assert axes.get_xscale() == "log"
+    assert "100" in {label.get_text() for label in axes.get_xticklabels()}
+
+
+def test_bars_differ_without_their_colours() -> None:
+    rows = measured(("row", ("standard", "adversarial")), ("eps", (0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 3.0, 4.0)))
+    (axes,) = grouped_bars(rows, group="row", bar="eps", xlabel="trained on").axes
+    bars = [container for container in axes.containers if isinstance(container, BarContainer)]
+    assert len({container.patches[0].get_hatch() for container in bars}) == 8
+    heights = [patch.get_height() for container in bars for patch in container.patches]
+    means = rows.groupby(["eps", "row"], sort=False)["accuracy"].mean().unstack().sort_index()
+    np.testing.assert_allclose(heights, means[["standard", "adversarial"]].to_numpy().ravel())
+
+
+@pytest.mark.parametrize("comparable", [False, True])
+def test_published_values_are_marked_beside_the_papers_setting_alone(comparable: bool) -> None:
+    figure = experiment("A1").figure
+    assert figure is not None
+    (axes,) = figure(results(comparable=comparable)).axes
+    # The rows measured there are two of the six printed ones, each at two radii.
+    assert sorted(y for _, y in hollow(axes)) == ([4.49, 82.48, 90.83, 95.25] if comparable else [])
+
+
+def test_published_values_without_a_place_stand_at_the_end() -> None:
+    rows = measured(("row", ("pathway 1", "pathway 2")), ("probe", ("train",)), ("epoch", (1, 2, 7)))
+    published = pd.DataFrame([{"row": "pathway 2", "probe": "train", "accuracy": 99.0}])
+    figure = curves(rows, panel="row", line="probe", x="epoch", xlabel="epoch", published=published)
+    assert [hollow(axes) for axes in figure.axes] == [[], [(7, 99.0)]]
+
+
+def test_a_heat_map_shows_its_values() -> None:
+    rows = measured(("source", ("a", "b")), ("target", ("a", "b", "c"))).assign(part="untargeted")
+    figure = heat_map(
+        rows, panel="part", row="source", column="target", value="accuracy", label="rate (%)", xlabel="to", ylabel="of"
+    )
+    axes, bar = figure.axes
+    means = rows.groupby(["source", "target"])["accuracy"].mean()
+    assert [text.get_text() for text in axes.texts] == [f"{mean:.1f}" for mean in means]
+    assert bar.get_ylabel() == "rate (%)"
+    shown = axes.images[0]
+    for text, mean in zip(axes.texts, means, strict=True):
+        cell, letters = np.mean(shown.to_rgba(mean)[:3]), np.mean(to_rgb(text.get_color()))
+        assert abs(cell - letters) > 0.3
+    greys = [np.dot(shown.cmap(share)[:3], (0.299, 0.587, 0.114)) for share in np.linspace(0, 1, 50)]
+    assert (np.diff(greys) > 0).all()
+
+
+def test_one_scale_for_all_panels() -> None:
+    rows = measured(("row", ("2 classes", "10 classes")), ("neuron", (0, 1)), ("cluster", (0, 1)))
+    figure = heat_map(
+        rows,
+        panel="row",
+        row="neuron",
+        column="cluster",
+        value="accuracy",
+        label="cosine",
+        xlabel="cluster",
+        ylabel="neuron",
+        limits=(-1, 1),
+    )
+    assert {axes.images[0].get_clim() for axes in figure.axes[:2]} == {(-1, 1)}
+
+
+def test_a_scatter_fits_the_means() -> None:
+    rows = measured(("network", tuple("abcde")))
+    rows["transfer"] = 2 * rows["accuracy"] + rng.normal(size=len(rows))
+    (axes,) = scatter(rows, point="network", x="accuracy", y="transfer", xlabel="x", ylabel="y").axes
+    means = rows.groupby("network")[["accuracy", "transfer"]].mean()
+    slope, intercept = np.polyfit(means["accuracy"], means["transfer"], 1)
+    fitted = axes.lines[-1]
+    np.testing.assert_allclose(fitted.get_ydata(), intercept + slope * np.asarray(fitted.get_xdata()))
+    assert f"r = {np.corrcoef(means.T)[0, 1]:.2f}" in axes.get_title()
+    # Every point lies within the frame.
+    assert axes.get_xlim()[0] < means["accuracy"].min() < means["accuracy"].max() < axes.get_xlim()[1]
+    # Five networks, five markers.
+    assert len({line.get_marker() for line in axes.lines[:-1]} - {"_", "|", "None"}) == 5
+
+
+def test_images_are_shown_pixel_by_pixel_in_columns() -> None:
+    pictures = rng.random((3, 3, 4, 4), dtype=np.float32)
+    grey = rng.random((2, 1, 4, 4), dtype=np.float32)
+    figure = image_grid(
+        {"D": [ImageRow("original", pictures, ["cat", "dog", "e" * 40])], "D_rand": [ImageRow("x", grey)]}
+    )
+    (axes,) = figure.axes
+    canvas = np.asarray(axes.images[0].get_array())
+    assert axes.images[0].get_interpolation() == "none"
+    factor = CELL // 4
+    starts = []
+    for picture in (*pictures, *grey):
+        colours = np.broadcast_to(picture, (3, 4, 4)).transpose(1, 2, 0)
+        whole = np.kron(colours, np.ones((factor, factor, 1), np.float32))
+        corners = np.argwhere((canvas[: -CELL + 1, : -CELL + 1] == whole[0, 0]).all(axis=2))
+        (found,) = [(y, x) for y, x in corners if (canvas[y : y + CELL, x : x + CELL] == whole).all()]
+        starts.append(found)
+    columns = [x for _, x in starts]
+    assert columns[:2] == columns[3:]
+    assert len({y for y, _ in starts[:3]}) == 1
+    names = {text.get_text() for text in axes.texts}
+    assert {"cat", "dog", "D", "D_rand", "original", f"{'e' * (LONGEST_LABEL - 1)}…"} <= names
+
+
+def dataset(images: np.ndarray, labels: np.ndarray, *, target: bool, start: np.ndarray) -> ImageDataset:
+    places = np.arange(len(images))
+    columns = {
+        "source_index": places,
+        "source_label": places % 2,
+        "target": labels if target else np.full(len(images), -1),
+        "start_index": start,
+    }
+    return ImageDataset(images, labels, columns, ("cat", "dog"))
+
+
+def test_changes_are_on_one_scale_and_inversions_show_their_start() -> None:
+    images = rng.uniform(0.3, 0.7, (4, 1, 8, 8)).astype(np.float32)
+    classes, other = np.array([0, 1, 0, 1]), np.array([1, 0, 1, 0])
+    none, turned = np.full(4, -1), np.array([3, 2, 1, 0])
+    original = dataset(images, classes, target=False, start=none)
+    derived = {
+        "D_rand": dataset(images + 0.01, other, target=True, start=none),
+        "D_det": dataset(images - 0.04, other, target=True, start=none),
+        "D_R": dataset(images[::-1].copy(), classes, target=False, start=turned),
+        "D_NR": dataset(images, classes, target=False, start=none),
+    }
+    (axes,) = sample_blocks(original, derived, images=4).axes
+    titles = [text.get_text() for text in axes.texts]
+    # The larger of the two changes, 0.04, may be magnified ten times before it leaves the range of half.
+    assert titles.count("change x 10") == 2
+    assert titles.count("started from") == 1
+    assert (titles.count("cat"), titles.count("dog")) == (6, 6)
+    canvas = np.asarray(axes.images[0].get_array())
+    greys = {0.5 + 10 * 0.01, 0.5 - 10 * 0.04}
+    for grey in greys:
+        assert np.isclose(canvas, grey, atol=1e-5).all(axis=2).sum() == 4 * CELL**2
+
+
+def test_the_magnification_shows_nearly_all_changes_whole() -> None:
+    changes = [
+        rng.normal(0, 0.01, (5, 3, 8, 8)).astype(np.float32),
+        rng.normal(0, 0.02, (5, 3, 8, 8)).astype(np.float32),
+    ]
+    factor = magnification(changes)
+    everything = np.abs(np.concatenate(changes))
+    assert np.mean(factor * everything > 0.5) <= 0.05
+    assert np.mean(2 * factor * everything > 0.5) > 0.05
+    assert magnification([]) == 1
+
+
+def bars() -> Figure:
+    rows = pd.DataFrame([{"row": "standard", "eps": 0.0, "seed": seed, "accuracy": 90.0 + seed} for seed in (0, 1)])
+    return grouped_bars(rows, group="row", bar="eps", xlabel="trained on")
+
+
+def test_the_same_figure_has_the_same_bytes() -> None:
+    assert drawn(bars(), ["a warning"]) == drawn(bars(), ["a warning"])
+
+
+def test_many_panels_stand_in_even_rows() -> None:
+    rows = measured(("row", tuple("abcd")), ("probe", ("train",)), ("epoch", (1, 2)))
+    figure = curves(rows, panel="row", line="probe", x="epoch", xlabel="epoch")
+    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c", "d"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy (%)", "", "accuracy (%)", ""]
+    assert figure.get_figwidth() <= WIDEST
+
+
+def test_a_warning_stands_in_the_figure() -> None:
+    figure = bars()
+    contents = drawn(figure, ["white-box attacks are weaker than black-box ones"])
+    assert "Warning: white-box attacks" in figure.texts[-1].get_text()
+    height = int.from_bytes(contents[".png"][20:24], "big")
+    assert height > figure.get_figheight() * DPI

@@ -1,0 +1,212 @@
+"""Digests: what changes them, what does not, and that they cover all the code that runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robustfeatures.data.settings import Data, Listed, MergeClasses
+from robustfeatures.pipeline.plan import code
+from robustfeatures.pipeline.plan.canonical import canonical_json, digest
+from robustfeatures.pipeline.plan.code import code_digest, forget_sources, modules_behind
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.plan import Plan, unfold
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.study import read_study
+from robustfeatures.training.settings import Augmentation
+from tests.conftest import REPOSITORY, Workspace
+
+STUDIES = REPOSITORY / "workflow" / "studies"
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_the_order_of_names_does_not_matter(value: object) -> None:
+    def reordered(item: object) -> object:
+        if isinstance(item, dict):
+            return {name: reordered(item[name]) for name in reversed(item)}
+        return [reordered(one) for one in item] if isinstance(item, list) else item
+
+    assert digest(value) == digest(reordered(value))
+
+
+def test_numbers_of_different_types_stay_apart() -> None:
+    assert len({digest({"x": value}) for value in (1, 1.0, True, "1", None, [1])}) == 6
+    assert digest({"a": 1, "b": 2}) != digest({"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_no_nan(value: float) -> None:
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical_json({"x": value})
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return unfold(Config(study="smoke"), STUDIES)
+
+
+def test_every_parameter_enters_the_digest() -> None:
+    pieces = Pieces(read_study(STUDIES / "smoke.yaml"))
+    model = pieces.source_model("standard", 0)
+    training = model.parameters.training  # type: ignore[union-attr]
+    variants = [
+        replace(model.parameters, seed=1),
+        *(
+            replace(model.parameters, training=replace(training, **change))
+            for change in (
+                {"epochs": 3},
+                {"batch_size": 65},
+                {"learning_rate": 0.21},
+                {"momentum": 0.8},
+                {"weight_decay": 1e-4},
+                {"schedule": "constant"},
+                {"augmentation": Augmentation(flip=True)},
+                {"milestones": (1,)},
+                {"natural": 0.5},
+            )
+        ),
+    ]
+    digests = {replace(model, parameters=parameters).digest for parameters in variants}
+    assert len(digests | {model.digest}) == len(variants) + 1
+    assert replace(model, label="another").digest == model.digest
+
+
+def chain(recipe: Recipe) -> list[Recipe]:
+    """A recipe and all it builds on, inputs first."""
+    found: dict[str, Recipe] = {}
+    recipe.collect(found)
+    return list(found.values())
+
+
+def test_upstream_changes_reach_everything_below() -> None:
+    pieces = Pieces(read_study(STUDIES / "smoke.yaml"))
+    evaluation = pieces.evaluation(pieces.downstream_model("D_rand", 0), eps=(0.0,))
+    study = replace(pieces.study, data=replace(pieces.study.data, split_seed=1))
+    moved = Pieces(study)
+    other = moved.evaluation(moved.downstream_model("D_rand", 0), eps=(0.0,))
+    before = {recipe.label: recipe.digest for recipe in chain(evaluation)}
+    after = {recipe.label: recipe.digest for recipe in chain(other)}
+    assert before.keys() == after.keys()
+    assert not set(before.values()) & set(after.values())
+
+
+def test_where_files_lie_is_no_part_of_a_recipe() -> None:
+    listed = Listed(kind="listed", path="here.txt", sha256="1" * 64, split="train")
+    data = Data(source="folder", path="photographs", sha256="0" * 64, test=0.2, operations=(listed,))
+    recipe = Recipe("label", data, {})
+    elsewhere = replace(data, path="/elsewhere", operations=(replace(listed, path="there.txt"),))
+    assert replace(recipe, parameters=elsewhere).digest == recipe.digest
+    assert replace(recipe, parameters=elsewhere).record()["parameters"]["path"] == "/elsewhere"
+    other_content = (replace(data, sha256="2" * 64), replace(data, operations=(replace(listed, sha256="2" * 64),)))
+    assert recipe.digest not in {replace(recipe, parameters=parameters).digest for parameters in other_content}
+    # A class may be called "path".
+    merged = [
+        replace(data, operations=(MergeClasses(kind="merge", groups={"path": ("a",), "rest": rest}),))
+        for rest in (("b",), ("c",))
+    ]
+    assert len({replace(recipe, parameters=parameters).digest for parameters in merged}) == 2
+
+
+def test_standard_training_does_not_depend_on_attacks(plan: Plan) -> None:
+    for name, recipe in plan.recipes.items():
+        attacks = {module for module in modules_behind(recipe.code_entries) if ".attacks" in module}
+        if recipe.stage.name in ("data", "model"):
+            assert bool(attacks) == ("adversarial" in name), name
+        else:
+            assert attacks, name
+
+
+def test_a_comment_a_docstring_and_another_module_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "robustfeatures"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "stage.py").write_text('"""Doc."""\nfrom robustfeatures import helper\n\ndef f(x):\n    return x + 1\n')
+    (package / "helper.py").write_text("def g(x):\n    return x\n")
+    (package / "other.py").write_text("y = 1\n")
+    monkeypatch.setattr(code, "ROOT", package)
+
+    def found() -> str:
+        forget_sources()
+        return code_digest(["robustfeatures.stage"])
+
+    before = found()
+    stage = (package / "stage.py").read_text()
+    (package / "stage.py").write_text(stage.replace("Doc", "Other doc") + "# comment\n\n\n")
+    (package / "other.py").write_text("y = 2\n")
+    assert found() == before
+    (package / "helper.py").write_text("def g(x):\n    return x + 0\n")
+    assert found() != before
+    (package / "helper.py").write_text("def g(x):\n    return x\n")
+    assert found() == before
+    (package / "stage.py").write_text(stage.replace("x + 1", "1 + x"))
+    assert found() != before
+    forget_sources()
+
+
+# What a job loads beside the code that makes its payload: it finds, keeps and describes payloads, but makes none of
+# their numbers.
+MACHINERY = (
+    "robustfeatures.cli",
+    "robustfeatures.__main__",
+    "robustfeatures.pipeline.run.blocks",
+    "robustfeatures.pipeline.run.gpus",
+    "robustfeatures.pipeline.run.job",
+    "robustfeatures.pipeline.run.memory",
+    "robustfeatures.pipeline.run.progress",
+    "robustfeatures.recipes",
+    "robustfeatures.store",
+    "robustfeatures.experiments",
+)
+
+
+@pytest.mark.parametrize("stage", ["data", "model", "derived", "evaluation"])
+def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspace, stage: str) -> None:
+    """Builds one artifact of each stage, and compares the modules it loaded with those that were digested."""
+    workspace.snakemake("-n")
+    plan = unfold(Config(study="smoke"), STUDIES)
+    target = [name for name, recipe in plan.recipes.items() if recipe.stage.name == stage][-1]
+    code_ = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from robustfeatures.pipeline.run.job import Surroundings, build\n"
+        "from robustfeatures.pipeline.store.store import Store\n"
+        "for name in sys.argv[1:]:\n"
+        "    reference = Path('results/artifacts') / (name + '.json')\n"
+        "    build(reference, Surroundings(Store(Path('results/store')), Path('results/raw'), 'cpu', 1))\n"
+        "print(*(m for m in sys.modules if m.startswith('robustfeatures')))\n"
+    )
+    built = [recipe.name for recipe in chain(plan.recipes[target])]
+    for names in (built[:-1], built[-1:]):
+        done = subprocess.run(
+            [sys.executable, "-c", code_, *names],
+            cwd=workspace.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": str(workspace.folder / "src"), "PATH": "/usr/bin:/bin"},
+        )
+        assert done.returncode == 0, done.stderr
+    loaded = {module for module in done.stdout.split() if not module.startswith(MACHINERY)}
+    covered = modules_behind(plan.recipes[target].code_entries)
+    tables = {"robustfeatures", "robustfeatures.models.registry", "robustfeatures.data.registry"}
+    assert f"robustfeatures.pipeline.run.stages.{stage}" in loaded
+    # Reading the plan needs the names of networks and sources, and with them the packages that these names are in.
+    packages = {"robustfeatures.data", "robustfeatures.models", "robustfeatures.models.creation"}
+    assert loaded - covered <= tables | packages
+    if stage != "data":
+        assert packages - {"robustfeatures.data"} <= covered

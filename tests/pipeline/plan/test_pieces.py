@@ -1,0 +1,87 @@
+"""Named pieces: what a study names beside its own data and network, and what it may leave out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from robustfeatures.attacks.evaluating.settings import Evaluation
+from robustfeatures.data.settings import Data, Subset
+from robustfeatures.errors import UserError
+from robustfeatures.models.settings import Architecture
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.study import Study, read_study
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture
+def study() -> Study:
+    return read_study(REPOSITORY / "workflow" / "studies" / "smoke.yaml")
+
+
+def test_another_architecture_makes_another_artifact(study: Study) -> None:
+    wider = Pieces(replace(study, other_architectures={"wide": Architecture(name="small-cnn", width=32)}))
+    own = wider.downstream_model("D_det", 0)
+    assert own.digest == Pieces(study).downstream_model("D_det", 0).digest
+    wide = wider.downstream_model("D_det", 0, architecture="wide")
+    assert wide.digest != own.digest
+    assert wide.inputs["data"] is own.inputs["data"]
+
+
+def test_other_data_carry_through(study: Study) -> None:
+    pieces = Pieces(replace(study, other_data={"halves": Data(source="digits", validation=0.25, test=0.5)}))
+    model = pieces.downstream_model("D_det", 0, data="halves")
+    assert model.inputs["data"].inputs["data"] is pieces.data("halves")
+    assert model.inputs["data"].inputs["source"].inputs["data"] is pieces.data("halves")
+    assert pieces.evaluation(model, eps=(0.0,)).inputs["data"] is pieces.data()
+
+
+def test_a_training_may_follow_from_a_named_one(study: Study) -> None:
+    pieces = Pieces(study)
+    plain = pieces.training("standard")
+    data = {"data": pieces.data()}
+    assert pieces.model("m", plain, 0, data).digest == pieces.model("m", "standard", 0, data).digest
+    longer = pieces.model("m", replace(plain, epochs=plain.epochs + 1), 0, data)
+    assert longer.digest != pieces.model("m", "standard", 0, data).digest
+
+
+def test_data_are_narrowed_after_their_own_operations(study: Study) -> None:
+    fewer, fewest = (Subset(kind="subset", split="train", samples=samples) for samples in (100, 10))
+    half = Data(source="digits", test=0.5, operations=(fewer,))
+    pieces = Pieces(replace(study, other_data={"half": half}))
+    assert pieces.narrowed("few", [fewest], data="half").parameters == replace(half, operations=(fewer, fewest))
+    assert pieces.narrowed("few", [fewest]).digest != pieces.data().digest
+
+
+def test_an_evaluation_in_another_norm(study: Study) -> None:
+    pieces = Pieces(study)
+    model = pieces.source_model("standard", 0)
+    own, same = pieces.evaluation(model, eps=(0.1,)), pieces.evaluation(model, eps=(0.1,), norm="l2")
+    other = pieces.evaluation(model, eps=(0.1,), norm="linf")
+    assert own.digest == same.digest
+    assert isinstance(own.parameters, Evaluation)
+    assert other.parameters == replace(own.parameters, norm="linf")
+    assert other.label != own.label
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (lambda pieces: pieces.data("half"), r"^other_data: 'half' is missing"),
+        (lambda pieces: pieces.source_model("standrad", 0), r"^training: 'standrad' .*did you mean 'standard'"),
+        (lambda pieces: pieces.derived("D", 0), r"^derived: 'D' is missing"),
+        (lambda pieces: pieces.architecture("wide"), r"^other_architectures: 'wide' is missing"),
+    ],
+)
+def test_an_unknown_name_is_told(study: Study, asked: object, message: str) -> None:
+    assert callable(asked)
+    with pytest.raises(UserError, match=message):
+        asked(Pieces(study))
+
+
+@pytest.mark.parametrize("field", ["data", "architecture", "robustness"])
+def test_a_study_of_theory_has_no_data_and_says_so_when_asked(field: str) -> None:
+    pieces = Pieces(Study(title="theory", seeds=(0,), experiments={}))
+    with pytest.raises(UserError, match=f"^{field}: the field is missing"):
+        _ = pieces.robustness if field == "robustness" else getattr(pieces, field)(*([None] * (field != "data")))

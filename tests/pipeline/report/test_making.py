@@ -1,0 +1,82 @@
+"""Captions and the words on how a view was made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from robustfeatures.experiments.catalogue import experiment
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.view import Part, View
+from robustfeatures.pipeline.report.making import caption, making
+from robustfeatures.pipeline.study.study import read_study
+from tests.conftest import REPOSITORY
+from tests.experiments.test_claims import results
+
+
+@pytest.fixture(scope="module")
+def planned() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The record of the smoke study's figure A1, and those of all recipes behind it."""
+    study = replace(read_study(REPOSITORY / "workflow" / "studies" / "smoke.yaml"), seeds=(3, 5))
+    a1 = experiment("A1")
+    part = Part(a1, a1.settings(), a1.needs(Pieces(study), a1.settings()))
+    found: dict[str, Any] = {}
+    for need in part.needs:
+        need.recipe.collect(found)
+    view = View("smoke", "a study", "figure", [part], None, "float32")
+    return view.record, [recipe.record() for recipe in found.values()]
+
+
+def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
+    a1, measured = experiment("A1"), results(comparable=True)
+    text = caption(a1, measured, making(a1, measured, *planned))
+    title, shown, *made = text.strip().split("\n\n")
+    assert title == "A1: Robust and non-robust data sets"
+    assert shown == a1.caption
+    assert "Study: smoke, a study; float32." in made
+    (attack,) = (line for line in made if line.startswith("Evaluation"))
+    for part in ("digits-standard", "l2", "steps 5", "eps 0, 0.25, 0.5 and 0.75"):
+        assert part in attack
+    (trained,) = (line for line in made if line.startswith("Network digits-adversarial:"))
+    for part in ("small-cnn, width 16", "epochs 2", "eps 0.75", "step size 0.15", "steps 2"):
+        assert part in trained
+    (inverted,) = (line for line in made if line.startswith("Derived set digits-D_NR-noise, digits-D_R-noise:"))
+    assert "start noise" in inverted
+    assert any(line.startswith("Data digits: digits, validation 0.15, test 0.25") for line in made)
+    assert "Seeds: 3, 5." in made
+    assert any("hollow diamonds" in line and "Table 7, CIFAR-10" in line for line in made)
+    assert made[-1].endswith("snakemake --cores all --config study=smoke results/smoke/figures/A1.png")
+
+
+def test_published_values_that_are_not_shown_are_told(planned: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
+    a1 = experiment("A1")
+    other = making(a1, results(comparable=False), *planned)
+    assert any("nothing is compared" in line for line in other)
+    assert not any("hollow" in line for line in other)
+    none = making(a1, replace(results(comparable=False), published=None), *planned)
+    assert any("prints no numbers" in line for line in none)
+
+
+def test_warnings_stand_in_the_caption() -> None:
+    noted = replace(results(comparable=False), notes=["the gradient\nis masked"])
+    assert "\n\nWarning: the gradient\\nis masked\n\n" in caption(experiment("A1"), noted, ["Study: smoke."])
+
+
+def test_a_measurement_is_told_by_its_settings() -> None:
+    recipe = {
+        "stage": "measurement",
+        "label": "gaussian-seed0",
+        "parameters": {"module": "theory.gaussian", "settings": {"eps": [0.5, 1.0], "clip": None, "exact": True}},
+    }
+    record = {
+        "study": "theory",
+        "title": "t",
+        "precision": "float32",
+        "parts": [],
+        "outputs": ["theory/tables/A12.csv"],
+    }
+    lines = making(experiment("A1"), results(comparable=False), record, [recipe])
+    assert "Measurement gaussian: theory.gaussian; settings (eps 0.5 and 1, exact yes)." in lines
+    assert lines[-1].endswith("results/theory/tables/A12.csv")

@@ -1,0 +1,54 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from robustfeatures.pipeline.report.numbers import measured, number
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (3, "3"),
+        ("cat", "cat"),
+        (None, ""),
+        (NAN, ""),
+        (0.0, "0"),
+        (0.25, "0.25"),
+        (1 / 3, "0.3333"),
+        (-1.25e-7, "-1.25e-7"),
+        (6.02214e23, "6.022e23"),
+        (math.inf, "infinity"),
+        (True, "True"),
+    ],
+)
+def test_a_value_has_four_digits(value: object, shown: str) -> None:
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("values", "spread", "percent", "shown"),
+    [
+        # Percentages have two decimals, whatever the spread.
+        ([98.974, 63.3, -3.4], 0.4111, True, ["98.97", "63.30", "-3.40", "0.41"]),
+        ([5.0, NAN], NAN, True, ["5.00", "", ""]),
+        # Two digits of the spread are meaningful.
+        ([0.123456, 0.1], 0.0123, False, ["0.123", "0.100", "0.012"]),
+        ([1234.56], 45.6, False, ["1235", "46"]),
+        ([3.14159], NAN, False, ["3.142", ""]),
+        ([2.0], 0.0, False, ["2.000", "0.000"]),
+        # Very small and very large numbers share a power of ten.
+        ([1.234e-7, 1.2e-7], 2e-9, False, ["1.234e-7", "1.200e-7", "0.020e-7"]),
+        ([4.56e8], NAN, False, ["4.560e8", ""]),
+        ([0.0], 0.0, False, ["0.000", "0.000"]),
+    ],
+)
+def test_a_quantity_has_the_digits_that_its_spread_leaves(
+    values: list[float], spread: float, percent: bool, shown: list[str]
+) -> None:
+    assert measured(values, spread, percent=percent) == shown

@@ -1,0 +1,17 @@
+"""Jobs without a plan behind them, for stages that are run by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from robustfeatures.pipeline.run.blocks import Blocks, Share
+from robustfeatures.pipeline.run.job import Job, Surroundings
+from robustfeatures.pipeline.run.progress import Progress
+from robustfeatures.pipeline.store.store import Store
+
+
+def job_in(folder: Path, store: Store, *, operations: float = 0.0) -> Job:
+    """A job on the processor that leaves all it writes in the folder."""
+    progress = Progress("stage", "test", folder / "progress.json", terminal=False)
+    surroundings = Surroundings(store, folder, "cpu", 1)
+    return Job(folder / "scratch", surroundings, Blocks(store, folder.name, Share(1, 1)), progress, operations)

@@ -1,0 +1,54 @@
+"""What a long job shows: a bar on a terminal, lines in a log, and a file for `robustfeatures status`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.run import progress
+from robustfeatures.pipeline.run.progress import Progress
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools import inspection
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(tmp_path)
+    scratch = store.scratch("k")
+    scratch.mkdir(parents=True)
+    report = Progress("model", "digits-standard-seed0", scratch / "progress.json", terminal=False)
+    with caplog.at_level(logging.INFO), store.lease("k"):
+        # It goes on from a checkpoint at 400 of 1000; 100 images take 10 seconds.
+        for done in range(400, 700, 10):
+            report(done, 1000)
+            clock[0] += 1.0
+        lines = list(inspection.status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
+    # Reports come every 5 seconds at most.
+    assert len(caplog.messages) == 5
+    assert caplog.messages[0].startswith("digits-standard-seed0: 45 % of 1.00k images, 10.0 images/s, 00:55 left")
+    written = json.loads((scratch / "progress.json").read_text())
+    assert written["stage"] == "model"
+    assert written["share"] == pytest.approx(0.65)
+    assert written["seconds_left"] == pytest.approx(35.0)
+    assert lines == ["0 of 0 artifacts are there", "running: model digits-standard-seed0, 65 %, 35 s left"]
+    after = list(inspection.status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
+    assert after == lines[:1]
+
+
+def test_a_bar_on_a_terminal_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for terminal in (False, True):
+        report = Progress("model", "a-label", tmp_path / "progress.json", terminal=terminal)
+        report(50, 100)
+        report(100, 100)
+        assert ("a-label: 100%" in capsys.readouterr().err) == terminal

@@ -1,0 +1,69 @@
+"""References: where they lie, however they are called, and files that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.report.building import build_view
+from robustfeatures.pipeline.run import job as jobs
+from robustfeatures.pipeline.store.files import write_json
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools import inspection
+
+NONE = r"^{}: there is no such reference$"
+
+
+@pytest.mark.parametrize(
+    ("inside", "called"),
+    [
+        ("", "results/artifacts/model/a-1.json"),
+        ("results/artifacts", "model/a-1.json"),
+        ("results/artifacts/model", "a-1.json"),
+        ("results/artifacts/table", "../model/a-1.json"),
+    ],
+)
+def test_a_reference_is_the_same_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str, called: str
+) -> None:
+    (tmp_path / inside).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(tmp_path / inside)
+    artifacts, artifact = Artifacts.of(Path(called))
+    assert artifact == "model/a-1"
+    assert artifacts.root.parent.absolute() == tmp_path / "results"
+    assert artifacts.reference(artifact).absolute() == tmp_path / "results/artifacts/model/a-1.json"
+
+
+@pytest.mark.parametrize("name", ["README.md", "nothing", ".", "/", "/x.json"])
+def test_what_is_no_reference_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README.md").write_text("read me")
+    surroundings = jobs.Surroundings(Store(tmp_path / "store"), tmp_path, "cpu", 1)
+    with pytest.raises(UserError, match=NONE.format(name)):
+        list(inspection.why(Path(name)))
+    with pytest.raises(UserError, match=NONE.format(name)):
+        jobs.build(Path(name), surroundings)
+    with pytest.raises(UserError, match=NONE.format(name)):
+        build_view(Path(name), store=surroundings.store)
+
+
+def test_a_bare_name_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^a-1\.json: there is no such reference$"):
+        list(inspection.why(Path("a-1.json")))
+    with pytest.raises(UserError, match=r"a-1\.json: no study that was unfolded here plans this artifact$"):
+        jobs.build(Path("a-1.json"), jobs.Surroundings(Store(tmp_path), tmp_path, "cpu", 1))
+    with pytest.raises(UserError, match=r"^a-1\.json: no study that was unfolded here plans this view$"):
+        build_view(Path("a-1.json"), store=Store(tmp_path))
+
+
+def test_other_json_with_files_is_no_view(tmp_path: Path) -> None:
+    """A payload's manifest lists files too."""
+    path = tmp_path / "model" / "manifest.json"
+    write_json(path, {"files": {"rows.csv": {"size": 1}}})
+    for tell in (inspection.why, lambda path: inspection.show(path, Store(tmp_path))):
+        with pytest.raises(UserError, match=r"manifest\.json: this is not a reference of an artifact$"):
+            list(tell(path))

@@ -1,0 +1,284 @@
+"""The store under trouble: two makers, damage, a full disk, and a folder that cannot be written."""
+
+from __future__ import annotations
+
+import multiprocessing
+import stat
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store import store as store_module
+from robustfeatures.pipeline.store.content import content_digest
+from robustfeatures.pipeline.store.files import write_atomically
+from robustfeatures.pipeline.store.store import Store, discard
+from robustfeatures.tools import inspection
+from tests.conftest import Workspace
+
+FACTS = {"content": "c", "built": {}}
+
+
+def publish(store: Store, key: str, text: str = "content") -> None:
+    with store.lease(key) as scratch:
+        fresh = scratch / "payload"
+        fresh.mkdir()
+        (fresh / "rows.csv").write_text(text)
+        (fresh / "deep").mkdir()
+        (fresh / "deep" / "file").write_text("deep")
+        store.publish(key, fresh, FACTS)
+        discard(scratch)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def test_a_published_payload_is_whole_and_read_only(store: Store) -> None:
+    assert store.manifest("k") is None
+    publish(store, "k")
+    manifest = store.manifest("k")
+    assert manifest is not None
+    assert set(manifest["files"]) == {"rows.csv", "deep/file"}
+    paths = [store.payload("k"), *store.payload("k").rglob("*")]
+    assert not any(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) for path in paths)
+    assert store.payload_keys() == ["k"]
+    assert list(inspection.verify(store)) == []
+
+
+def test_an_answer_is_remembered_until_it_is_damaged(store: Store) -> None:
+    asked: list[str] = []
+
+    def ask(question: str) -> dict[str, Any]:
+        def answer() -> dict[str, Any]:
+            asked.append(question)
+            return {"number": len(asked)}
+
+        return store.remembered({"question": question}, answer)
+
+    assert [ask("a"), ask("a"), ask("b"), ask("a")] == [{"number": 1}, {"number": 1}, {"number": 2}, {"number": 1}]
+    for content in ("", "{", "[]", '{"answer": null}', '{"answer": [1]}'):
+        for path in (store.root / ".measured").iterdir():
+            path.write_text(content)
+        assert ask("a") == ask("a") == {"number": len(asked)}
+    assert asked == ["a", "b", *["a"] * 5]
+    assert not store.payload_keys()
+    assert not list(store.root.glob(".partial/*/"))
+
+
+def test_who_fails_to_answer_leaves_the_question_to_the_next(store: Store) -> None:
+    def fails() -> dict[str, Any]:
+        raise ValueError("no answer")
+
+    with pytest.raises(ValueError, match="no answer"):
+        store.remembered({"a": 1}, fails)
+    assert not list(store.root.glob(".partial/*/"))
+    assert store.remembered({"a": 1}, lambda: {"b": 2}) == {"b": 2}
+
+
+def test_of_two_who_ask_at_once_one_answers(store: Store) -> None:
+    def ask(number: int) -> dict[str, Any]:
+        def answer() -> dict[str, Any]:
+            time.sleep(0.5)
+            return {"number": number}
+
+        return store.remembered({"question": "same"}, answer)
+
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(ask, range(3)))
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_failed_publication_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, value: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(store_module, "write_json", full)
+    with pytest.raises(OSError, match="No space left"):
+        publish(store, "k")
+    assert store.payload_keys() == []
+    assert store.manifest("k") is None
+    monkeypatch.undo()
+    discard(store.scratch("k"))
+    publish(store, "k")
+    assert store.manifest("k") is not None
+
+
+@pytest.mark.parametrize("damage", ["bit", "truncated", "removed", "added", "manifest"])
+def test_verify_names_every_damaged_file(store: Store, damage: str) -> None:
+    for key in ("one", "two"):
+        publish(store, key)
+    folder = store.payload("one")
+    path = folder / ("manifest.json" if damage == "manifest" else "extra" if damage == "added" else "deep/file")
+    for place in (folder, path.parent, path):
+        if place.exists():
+            place.chmod(0o755)
+    if damage == "removed":
+        path.unlink()
+    elif damage == "bit":
+        path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    else:
+        path.write_text({"truncated": "dee", "added": "x", "manifest": "{"}[damage])
+    (line,) = inspection.verify(store)
+    assert str(path) in line
+    # What a look at the sizes can tell is noticed without rehashing, and the payload counts as absent.
+    assert (store.manifest("one") is None) == (damage in ("truncated", "removed", "manifest"))
+
+
+def test_a_damaged_payload_is_replaced(store: Store) -> None:
+    publish(store, "k", "first")
+    (store.payload("k") / "rows.csv").chmod(0o644)
+    (store.payload("k") / "rows.csv").write_text("")
+    assert store.manifest("k") is None
+    publish(store, "k", "second")
+    assert store.manifest("k") is not None
+    assert (store.payload("k") / "rows.csv").read_text() == "second"
+
+
+def test_work_left_by_a_kill_just_after_publication_is_known(store: Store) -> None:
+    publish(store, "k")
+    assert inspection.leftovers(store, unfinished=True) == []
+    for key in ("k", "unpublished", "under-way", "gone.removed"):
+        store.block(key, "train-0").parent.mkdir(parents=True)
+    with store.lease("under-way", "train-1"):
+        useless = [store.scratch("gone.removed"), store.scratch("k")]
+        assert inspection.leftovers(store, unfinished=False) == useless
+        assert inspection.leftovers(store, unfinished=True) == [*useless, store.scratch("unpublished")]
+
+
+def _make_once(root: Path, counter: Path) -> None:
+    store = Store(root)
+    if store.manifest("k") is None:
+        with store.lease("k") as scratch:
+            if store.manifest("k") is None:
+                with counter.open("a") as file:
+                    file.write("x")
+                time.sleep(0.3)
+                fresh = scratch / "payload"
+                fresh.mkdir()
+                (fresh / "rows.csv").write_text("content")
+                store.publish("k", fresh, FACTS)
+            discard(scratch)
+
+
+def test_of_many_makers_one_makes(store: Store, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    makers = [context.Process(target=_make_once, args=(store.root, tmp_path / "counter")) for _ in range(4)]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    assert [maker.exitcode for maker in makers] == [0] * 4
+    assert (tmp_path / "counter").read_text() == "x"
+    assert store.manifest("k") is not None
+
+
+def test_the_lease_of_a_dead_process_is_taken_over(store: Store) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from robustfeatures.pipeline.store.store import Store\n"
+        "lease = Store(Path(sys.argv[1])).lease('k'); lease.__enter__(); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(store.root)], check=False)
+    assert store.scratch("k").with_suffix(".lock").exists()
+    began = time.monotonic()
+    publish(store, "k")
+    assert time.monotonic() - began < 10
+
+
+def test_verify_of_no_store(store: Store) -> None:
+    with pytest.raises(UserError, match="there is no store here"):
+        list(inspection.verify(store))
+
+
+def test_content_is_what_is_said_not_how_it_is_stored(tmp_path: Path) -> None:
+    values = np.arange(600, dtype=np.float32).reshape(100, 6)
+
+    def written(name: str, array: np.ndarray, **layout: object) -> str:
+        group = zarr.create_group(store=tmp_path / name)
+        stored = group.create_array("x", shape=array.shape, dtype=array.dtype, **layout)  # type: ignore[arg-type]
+        stored[...] = array
+        return content_digest(tmp_path / name)
+
+    plain = written("a.zarr", values, chunks=(100, 6))
+    assert plain == written("b.zarr", values, chunks=(7, 3), compressors=None)
+    assert plain == written("c.zarr", values, chunks=(10, 6), shards=(100, 6))
+    changed = values.copy()
+    changed[50, 3] += 1
+    assert plain != written("d.zarr", changed, chunks=(100, 6))
+    assert plain != written("e.zarr", values.astype(np.float64), chunks=(100, 6))
+    assert plain != written("f.zarr", values.reshape(50, 12), chunks=(50, 12))
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [found.name for found in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Path:
+    """A file system of 400 KiB, where the tests may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=False)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_published(workspace: Workspace, small_disk: Path) -> None:
+    workspace.edit("config.yaml", "store: results/store", f"store: {small_disk}/store")
+    filler = small_disk / "filler"
+    filler.write_bytes(b"x" * 350_000)
+    workspace.snakemake("-n")
+    (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
+    reference = f"results/artifacts/data/{plan.name}"
+    done = workspace.command("build", reference, "--store", f"{small_disk}/store")
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()[-1:]
+    assert line.startswith("robustfeatures: ")
+    assert "No space left on device" in line
+    assert not (workspace.folder / reference).exists()
+    assert Store(small_disk / "store").payload_keys() == []
+    filler.unlink()
+    again = workspace.command("build", reference, "--store", f"{small_disk}/store")
+    assert again.returncode == 0, again.stderr
+    assert list(inspection.verify(Store(small_disk / "store"))) == []
+
+
+def test_a_store_that_cannot_be_written_is_one_line(workspace: Workspace) -> None:
+    workspace.snakemake("-n")
+    (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
+    # No one may make folders in /proc, not even root.
+    done = workspace.command("build", f"results/artifacts/data/{plan.name}", "--store", "/proc/store")
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()[-1:]
+    assert line.startswith("robustfeatures: /proc/store")
+
+
+def test_results_that_cannot_be_written_are_one_line(workspace: Workspace) -> None:
+    (workspace.folder / "results").write_text("a file where a folder should be")
+    done = workspace.snakemake("-n", check=False)
+    assert done.returncode != 0
+    text = done.stdout + done.stderr
+    assert "Traceback" not in text
+    assert any("results" in line and "Not a directory" in line for line in text.splitlines())
