@@ -15,8 +15,8 @@ from robustfeatures.data.preparing import prepared
 from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
 from robustfeatures.tools.fetching import fetch
-from tests.data.test_fetching import study
 from tests.data.test_folder import NOWHERE, cinic, everything, load, parameters, picture, pool_of, write
+from tests.tools.test_fetching import study
 
 
 def synset_folders(root: Path) -> Data:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
-from robustfeatures.training import checkpoints
+from robustfeatures.pipeline.run import checkpoints
 from robustfeatures.training.loop import LOOK_EVERY, train
 from robustfeatures.training.settings import Training
 from tests.conftest import QUICK, Digits, Workspace

@@ -112,7 +112,7 @@ def test_the_only_loader_of_yaml_is_a_safe_one() -> None:
 
     assert issubclass(_Loader, yaml.SafeLoader)
     users = [path for path in ROOT.rglob("*.py") if "yaml" in imported(ast.parse(path.read_text())).values()]
-    assert users == [ROOT / "recipes" / "yaml.py"]
+    assert users == [ROOT / "pipeline" / "study" / "yaml.py"]
 
 
 @pytest.mark.parametrize(

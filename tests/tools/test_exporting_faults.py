@@ -22,8 +22,8 @@ from robustfeatures.pipeline.store.files import write_json
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools import exporting
 from robustfeatures.tools.exporting import export
-from tests.data.test_exporting import data_set, everything, loaded, stored
 from tests.faults import conftest
+from tests.tools.test_exporting import data_set, everything, loaded, stored
 
 mount = conftest.mount
 FORMS: tuple[exporting.Format, ...] = ("folder", "npz", "constructed")
@@ -213,7 +213,7 @@ def test_an_empty_folder_stays_the_same_one(
 STOPPED = """
 import os, signal, sys
 from robustfeatures import cli
-    from robustfeatures.tools import exporting
+from robustfeatures.tools import exporting
 name = sys.argv.pop(1)
 original = getattr(exporting, name)
 def stopped(*arguments):

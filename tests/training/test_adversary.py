@@ -13,7 +13,7 @@ from torch import Tensor
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.training import checkpoints
+from robustfeatures.pipeline.run import checkpoints
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Adversary

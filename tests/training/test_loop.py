@@ -19,7 +19,7 @@ from robustfeatures.engine.settings import Precision
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.training import checkpoints
+from robustfeatures.pipeline.run import checkpoints
 from robustfeatures.training.accuracy import accuracy
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import HistoryRow, train

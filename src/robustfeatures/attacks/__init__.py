@@ -1,6 +1,20 @@
 """Attacks on the pixels of an image, and inversion of a representation."""
 
-from robustfeatures.attacks.inversion import invert
-from robustfeatures.attacks.pgd import pgd
+from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from robustfeatures.attacks.inversion import invert
+    from robustfeatures.attacks.projected_gradient_descent import pgd
+
+# Imported on first use: the settings of attacks lie in this package too, and planning reads them without torch.
+_PUBLIC = {"invert": "robustfeatures.attacks.inversion", "pgd": "robustfeatures.attacks.projected_gradient_descent"}
 __all__ = ["invert", "pgd"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

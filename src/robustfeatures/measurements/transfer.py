@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks.pgd import pgd
+from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
 from robustfeatures.engine.prepared import Prepared

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustfeatures.attacks.pgd import pgd
+from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.randomness import numpy_generator, split_seed
 from robustfeatures.models.simple import two_layer_relu

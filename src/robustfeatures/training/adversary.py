@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks.pgd import pgd
+from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.engine.batches import batch_size
 from robustfeatures.engine.prepared import Prepared
 

@@ -28,7 +28,7 @@ from robustfeatures.experiments.shared.plots.images import CELL, LONGEST_LABEL
 from robustfeatures.experiments.shared.plots.samples import magnification
 from robustfeatures.experiments.shared.plots.style import DPI, WIDEST
 from robustfeatures.pipeline.report.views.figure import drawn
-from tests.experiments.test_claims import results
+from tests.experiments.shared.test_claims import results
 
 rng = np.random.default_rng(0)
 

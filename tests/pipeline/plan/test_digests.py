@@ -163,13 +163,7 @@ def test_a_comment_a_docstring_and_another_module_change_nothing(
 MACHINERY = (
     "robustfeatures.cli",
     "robustfeatures.__main__",
-    "robustfeatures.pipeline.run.blocks",
-    "robustfeatures.pipeline.run.gpus",
-    "robustfeatures.pipeline.run.job",
-    "robustfeatures.pipeline.run.memory",
-    "robustfeatures.pipeline.run.progress",
-    "robustfeatures.recipes",
-    "robustfeatures.store",
+    "robustfeatures.pipeline",
     "robustfeatures.experiments",
 )
 

@@ -13,7 +13,7 @@ from robustfeatures.pipeline.plan.view import Part, View
 from robustfeatures.pipeline.report.making import caption, making
 from robustfeatures.pipeline.study.study import read_study
 from tests.conftest import REPOSITORY
-from tests.experiments.test_claims import results
+from tests.experiments.shared.test_claims import results
 
 
 @pytest.fixture(scope="module")

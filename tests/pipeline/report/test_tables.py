@@ -14,8 +14,8 @@ from robustfeatures.experiments.catalogue import experiment
 from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 from robustfeatures.pipeline.report.tables import as_latex, as_markdown, quantities, sheets
 from robustfeatures.pipeline.report.views.table import latex, markdown
-from tests.experiments import test_claims
-from tests.experiments import test_summaries as other
+from tests.experiments.shared import test_claims
+from tests.experiments.shared import test_summaries as other
 from tests.security.hostile import NAMES
 
 UNITS = {"accuracy": "%"}

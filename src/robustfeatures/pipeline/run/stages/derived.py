@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robustfeatures.attacks.gradients import loss_gradients, pictured
 from robustfeatures.attacks.inversion import invert
-from robustfeatures.attacks.pgd import pgd
+from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.data.dataset import ImageDataset, join_shards, read_dataset, write_shard
 from robustfeatures.engine.batches import batch_size, block_rows
 from robustfeatures.engine.compiling import Compilation
