@@ -16,7 +16,7 @@ from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, 
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.network import Network
-from robustfeatures.pipeline.run.stages.evaluation import judged
+from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 
 OUR_PGD = PGD(kind="pgd", steps=100, relative_step_sizes=(0.1,))
 APGD = AutoAttack(kind="autoattack", parts=("apgd-ce",))
@@ -33,7 +33,7 @@ def published_network() -> Network:
 def withstood(network: nn.Module, images: Tensor, labels: Tensor, attack: Attack, radii: Sequence[float]) -> Tensor:
     """Which images withstand an L2 attack, bool (radii, n); with the radius 0 first, the images that are right."""
     parameters = Evaluation(split="test", norm="l2", attacks=(attack,), eps=(0.0, *radii))
-    found = judged(network, InMemory(images), labels, 10, torch.arange(len(images)), parameters)
+    found = judged(Subject(network, InMemory(images), labels, 10), torch.arange(len(images)), parameters)
     return torch.from_numpy(found.standing[0, 0])
 
 

@@ -15,7 +15,7 @@ from robustfeatures.attacks.norms import NORMS
 from robustfeatures.engine.batches import InMemory, batch_size
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.network import Network
-from robustfeatures.pipeline.run.stages.evaluation import judged
+from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 from tests.benchmarks.timing import seconds
 
 
@@ -75,7 +75,7 @@ def compared(
         found["every image at every radius"] = naive(counting, images, labels, attack, radii)
 
     def ours(counting: nn.Module) -> None:
-        outcome = judged(counting, InMemory(images), labels.cpu(), 10, rows, parameters)
+        outcome = judged(Subject(counting, InMemory(images), labels.cpu(), 10), rows, parameters)
         found["ours"] = torch.from_numpy(outcome.standing[0, 0])
 
     lines = []

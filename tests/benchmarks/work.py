@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from robustfeatures.attacks import invert, pgd
-from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.engine.batches import InMemory, batch_size
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.engine.settings import Precision

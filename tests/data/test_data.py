@@ -10,7 +10,8 @@ import pytest
 
 import robustfeatures
 from robustfeatures.data import digits
-from robustfeatures.data.dataset import ImageDataset, read_dataset, splits_of, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import read_dataset, splits_of, write_dataset
 from robustfeatures.data.preparing import split
 from robustfeatures.data.raw import POOL, RawData
 from robustfeatures.data.settings import Data

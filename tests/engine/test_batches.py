@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.engine import batches as module
 from robustfeatures.engine.batches import InMemory, Streamed, batch_size, batches_of
 from robustfeatures.models import create
@@ -111,7 +112,8 @@ import resource, sys
 from pathlib import Path
 import numpy as np, torch
 from robustfeatures.data import dataset as module
-from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.engine.batches import batches_of
 from robustfeatures.pipeline.store.content import content_digest
 
@@ -165,7 +167,7 @@ def test_few_files_for_many_images() -> None:
     """250 000 images of 224x224 in three splits are fewer than 100 files."""
     import zarr
 
-    from robustfeatures.data.dataset import create_array, shards_of
+    from robustfeatures.pipeline.store.datasets import create_array, shards_of
 
     files = 1
     for count in (200_000, 25_000, 25_000):

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robustfeatures.attacks import pgd
-from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.derived.settings import Derived, TargetedAttack
 from robustfeatures.engine import compiling
 from robustfeatures.engine.batches import InMemory, batch_size
@@ -26,8 +27,8 @@ from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.models.saving import save_network
 from robustfeatures.pipeline.run.stages.derived import make
+from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train

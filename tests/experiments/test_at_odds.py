@@ -18,7 +18,8 @@ import robustfeatures.experiments.c4_loss_gradients as c4
 import robustfeatures.experiments.c5_large_radius_examples as c5
 import robustfeatures.experiments.c6_interpolations as c6
 import robustfeatures.experiments.c7_linear_classifiers as c7
-from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim

@@ -23,6 +23,7 @@ from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.pipeline.study.study import Study
 from robustfeatures.pipeline.study.validation import validated
 from robustfeatures.theory.toy_linear_model import printed_threshold, threshold
+from tests.runs import MemoryRun
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "A12": {
@@ -52,13 +53,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 SEEDS = (0, 1)
 
 
-class Quiet:
-    """A job that nobody watches."""
-
-    def progress(self, done: int, total: int) -> None:
-        assert 0 <= done <= total
-
-
 def measured(identifier: str) -> Results:
     """The results of an experiment in miniature, its measurements made in this process."""
     found = experiment(identifier)
@@ -69,7 +63,7 @@ def measured(identifier: str) -> Results:
         module = import_module(f"robustfeatures.{need.recipe.parameters.module}")
         # As a job finds them, read back from JSON.
         given = json.loads(json.dumps(plain(need.recipe.parameters.settings)))
-        rows = module.measure(Quiet(), {}, **given)
+        rows = module.measure(MemoryRun(), **given)
         assert all(row.keys() == rows[0].keys() for row in rows)
         frames.append(pd.DataFrame(rows).assign(row=need.row, seed=need.seed, **need.columns))
     return Results(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.store.files import files_below
+from robustfeatures.files import files_below
 from robustfeatures.pipeline.store.store import MANIFEST, Store, discard
 from robustfeatures.tools import inspection
 from tests.conftest import Workspace

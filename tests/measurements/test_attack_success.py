@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -15,6 +11,7 @@ from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
+from tests.runs import MemoryRun
 
 
 def test_the_counts_image_by_image() -> None:
@@ -25,19 +22,16 @@ def test_the_counts_image_by_image() -> None:
     assert counts(predicted, labels, before) == {"images": 5, "targeted": 3, "reached": 1, "kept": 4}
 
 
-def test_nothing_changes_without_augmentation(
-    job: Any, network: Network, digits: Digits, saved: Callable[..., Path], written: Callable[..., Path]
-) -> None:
+def test_nothing_changes_without_augmentation(network: Network, digits: Digits) -> None:
     """A set labelled with the network's second choices is reached nowhere; one with its own, wherever it differs."""
     rows = slice(0, 300)
     with torch.no_grad():
         first, second = network(digits.images[rows]).topk(2, dim=1).indices.T
     labels = digits.labels[rows]
-    model = saved(network, "source")
-    for name, given, reached in (("first", first, int((first != labels).sum())), ("second", second, 0)):
-        data = written(name, train=split_of(digits, rows, given.numpy()))
+    for given, reached in ((first, int((first != labels).sum())), (second, 0)):
+        data = {"train": split_of(digits, rows, given.numpy())}
         plain, augmented = measure(
-            job, {"data": data, "source": model}, precision="float32", augmentation={"crop_padding": 0}, seed=0
+            MemoryRun({"data": data, "source": network}), precision="float32", augmentation={"crop_padding": 0}, seed=0
         )
         assert [row["augmentation"] for row in (plain, augmented)] == ["none", "augmented"]
         assert {**plain, "augmentation": ""} == {**augmented, "augmentation": ""}
@@ -46,9 +40,7 @@ def test_nothing_changes_without_augmentation(
         assert plain["kept"] == int((first == labels).sum())
 
 
-def test_mirroring_undoes_half_of_what_left_and_right_tell(
-    job: Any, saved: Callable[..., Path], written: Callable[..., Path]
-) -> None:
+def test_mirroring_undoes_half_of_what_left_and_right_tell() -> None:
     """A network that tells left from right is wrong on the images that are mirrored: each with probability 1/2."""
     network = create("linear", num_classes=2, image_shape=(1, 8, 8))
     side = torch.tensor([1.0] * 4 + [-1.0] * 4).repeat(8)
@@ -60,11 +52,11 @@ def test_mirroring_undoes_half_of_what_left_and_right_tell(
     images[labels == 0, :, :, :4] = 1
     images[labels == 1, :, :, 4:] = 1
     data = ImageDataset(images, labels, {"source_index": np.arange(1000)}, ("left", "right"))
-    inputs = {"data": written("sides", train=data), "source": saved(network, "sides", "linear", 2)}
-    plain, augmented = measure(job, inputs, precision="float32", augmentation={"flip": True}, seed=0)
+    inputs = {"data": {"train": data}, "source": network}
+    plain, augmented = measure(MemoryRun(inputs), precision="float32", augmentation={"flip": True}, seed=0)
     assert plain["kept"] == 1000
     assert plain["targeted"] == augmented["targeted"] == 0
     # Five standard deviations of a binomial of 1000.
     assert abs(int(augmented["kept"]) - 500) < 5 * np.sqrt(250)
-    again = measure(job, inputs, precision="float32", augmentation={"flip": True}, seed=1)[1]
+    again = measure(MemoryRun(inputs), precision="float32", augmentation={"flip": True}, seed=1)[1]
     assert again["kept"] != augmented["kept"]

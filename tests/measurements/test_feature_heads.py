@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,6 +20,7 @@ from robustfeatures.measurements.feature_heads import (
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
+from tests.runs import MemoryRun
 
 CPU = torch.device("cpu")
 CLUSTERS, DIMENSION, POINTS = 10, 400, 500
@@ -87,13 +84,10 @@ def test_two_classes_average_and_ten_decouple() -> None:
     assert (found - torch.diag(found.diagonal())).max() < 0.1
 
 
-def test_the_rows_hold_two_heads_and_the_features(
-    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits, network: Network
-) -> None:
-    data = written("data", train=split_of(digits, slice(0, 1000)), test=split_of(digits, slice(1000, 1200)))
+def test_the_rows_hold_two_heads_and_the_features(digits: Digits, network: Network) -> None:
+    data = {"train": split_of(digits, slice(0, 1000)), "test": split_of(digits, slice(1000, 1200))}
     rows = measure(
-        job,
-        {"data": data, "model": saved(network, "model")},
+        MemoryRun({"data": data, "model": network}),
         learning_rate=0.1,
         steps=200,
         initial_std=1e-5,

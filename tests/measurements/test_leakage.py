@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -26,6 +22,7 @@ from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Training
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
+from tests.runs import MemoryRun
 
 EPS = 0.3
 
@@ -99,20 +96,18 @@ def test_accuracy_of_two_normal_classes() -> None:
     assert linear_accuracy(drawn(5000), drawn(20_000)) == pytest.approx(expected, abs=allowed)
 
 
-def test_leakage_of_a_set_with_and_without_it(
-    job: Any, linear: Network, digits: Digits, saved: Callable[..., Path], written: Callable[..., Path]
-) -> None:
+def test_leakage_of_a_set_with_and_without_it(linear: Network, digits: Digits) -> None:
     """D itself gives what the linear network knows; random labels give chance, a cyclic shift less."""
     rows, left = slice(0, 1000), slice(1000, 1797)
     labels = digits.labels[rows].numpy()
     random = np.random.default_rng(0).integers(10, size=1000)
     inputs = {
-        "data": written("D", train=split_of(digits, rows), test=split_of(digits, left)),
-        "model": saved(linear, "linear", "linear"),
-        "random": written("random", train=split_of(digits, rows, random)),
-        "shifted": written("shifted", train=split_of(digits, rows, (labels + 1) % 10)),
+        "data": {"train": split_of(digits, rows), "test": split_of(digits, left)},
+        "model": linear,
+        "random": {"train": split_of(digits, rows, random)},
+        "shifted": {"train": split_of(digits, rows, (labels + 1) % 10)},
     }
-    found = {row["trained_on"]: row for row in measure(job, inputs, eps=EPS)}
+    found = {row["trained_on"]: row for row in measure(MemoryRun(inputs), eps=EPS)}
     own = 100 * float((logits(linear, digits.images[left]).argmax(1) == digits.labels[left].numpy()).mean())
     assert found["D"]["accuracy"] > own - 5 > 70
     # A tenth is right by chance, but a classifier of random labels may favour a class.
@@ -123,9 +118,7 @@ def test_leakage_of_a_set_with_and_without_it(
     assert found["D"]["stable"] == pytest.approx(100 * (radius > EPS).mean(), abs=0.2)
 
 
-def test_features_that_are_not_linear_are_refused(
-    job: Any, network: Network, digits: Digits, saved: Callable[..., Path], written: Callable[..., Path]
-) -> None:
-    inputs = {"data": written("D", test=split_of(digits, slice(0, 20))), "model": saved(network, "small-cnn")}
+def test_features_that_are_not_linear_are_refused(network: Network, digits: Digits) -> None:
+    inputs = {"data": {"test": split_of(digits, slice(0, 20))}, "model": network}
     with pytest.raises(UserError, match=r"^architecture: robust linear features need the network 'linear'$"):
-        measure(job, inputs, eps=EPS)
+        measure(MemoryRun(inputs), eps=EPS)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
-from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.measurements import interpolations, loss_gradients
 from robustfeatures.measurements.perception import (
     alignment,
@@ -24,10 +19,8 @@ from robustfeatures.measurements.perception import (
 )
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.models.saving import save_network
 from tests.conftest import Digits
-
-JOB: Any = SimpleNamespace(device=torch.device("cpu"), progress=lambda done, total: None)
+from tests.runs import MemoryRun
 
 
 def test_alignment() -> None:
@@ -113,27 +106,9 @@ def images() -> dict[str, ImageDataset]:
     return {"train": split(40), "test": split(6)}
 
 
-@pytest.fixture
-def saved(tmp_path: Path, line: Network) -> Path:
-    path = tmp_path / "line.safetensors"
-    save_network(line, path, architecture="linear", width=None, class_names=("a", "b"), image_shape=(1, 4, 4))
-    return path
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[[str, dict[str, ImageDataset]], Path]:
-    def write(name: str, splits: dict[str, ImageDataset]) -> Path:
-        write_dataset(tmp_path / name, splits)
-        return tmp_path / name
-
-    return write
-
-
-def test_gradients_of_a_linear_network(
-    line: Network, images: dict[str, ImageDataset], saved: Path, written: Callable[[str, dict[str, ImageDataset]], Path]
-) -> None:
+def test_gradients_of_a_linear_network(line: Network, images: dict[str, ImageDataset]) -> None:
     """They point from the label's row of the head to the other's, whatever the image."""
-    rows = loss_gradients.measure(JOB, {"data": written("data", images), "standard": saved}, cutoff=0.5)
+    rows = loss_gradients.measure(MemoryRun({"data": images, "standard": line}), cutoff=0.5)
     apart = (line.head.weight[1] - line.head.weight[0]).detach().double().view(1, 1, 4, 4)
     means = class_means(images["train"])
     # For label 1 both the gradient and the way to the other class turn round.
@@ -145,9 +120,7 @@ def test_gradients_of_a_linear_network(
     assert [row["low_frequency"] for row in rows] == pytest.approx([low] * 6, rel=1e-6)
 
 
-def test_the_way_to_examples_of_a_linear_network(
-    line: Network, images: dict[str, ImageDataset], saved: Path, written: Callable[[str, dict[str, ImageDataset]], Path]
-) -> None:
+def test_the_way_to_examples_of_a_linear_network(line: Network, images: dict[str, ImageDataset]) -> None:
     """Its logits are even along a line, so the places where a probability passes one and nine tenths are known."""
     test = images["test"]
     apart = (line.head.weight[1] - line.head.weight[0]).detach().numpy().reshape(1, 1, 4, 4)
@@ -156,13 +129,9 @@ def test_the_way_to_examples_of_a_linear_network(
     # The last one stays as it is.
     moved[5] = test.images[np.array([5])]
     examples = ImageDataset(moved, test.labels, test.provenance, ("a", "b"))
-    inputs = {
-        "data": written("data", images),
-        "standard": saved,
-        "examples standard": written("examples", {"test": examples}),
-    }
+    run = MemoryRun({"data": images, "standard": line, "examples standard": {"test": examples}})
     points = 401
-    rows = interpolations.measure(JOB, inputs, cutoff=0.5, points=points)
+    rows = interpolations.measure(run, cutoff=0.5, points=points)
     with torch.no_grad():
         logits = [line(torch.from_numpy(at)).double() for at in (test.float_images(), moved)]
     for number, row in enumerate(rows):

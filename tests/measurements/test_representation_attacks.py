@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,13 @@ import pytest
 import torch
 from torch import nn
 
+from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.measurements.representation_attacks import attack_pairs, measure
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
+from tests.runs import MemoryRun
 
 SETTINGS: dict[str, Any] = {"split": "test", "images_per_class": 3, "norm": "linf", "precision": "float32", "seed": 0}
 TESTED = slice(1000, 1200)
@@ -48,29 +48,23 @@ def pixels() -> Network:
     return create("linear", num_classes=10, image_shape=(1, 8, 8))
 
 
-def measured(
-    job: Any, saved: Callable[..., Path], data: Path, extractor: Network, victim: Network, eps: float
-) -> list[dict[str, Any]]:
-    architecture = "linear" if isinstance(extractor.features, nn.Flatten) else "small-cnn"
+def measured(data: ImageDataset, extractor: Network, victim: Network, eps: float) -> list[dict[str, Any]]:
     inputs = {
-        "data": data,
-        "extractor": saved(extractor, "extractor", architecture),
-        "victim-standard": saved(victim, "victim"),
+        "data": {"test": data},
+        "extractor": extractor,
+        "victim-standard": victim,
     }
-    return list(measure(job, inputs, eps=eps, step_size=eps / 20, steps=30, **SETTINGS))  # type: ignore[arg-type]
+    return list(measure(MemoryRun(inputs), eps=eps, step_size=eps / 20, steps=30, **SETTINGS))  # type: ignore[arg-type]
 
 
 def test_in_a_ball_that_holds_all_images_the_target_is_reached(
-    job: Any,
-    saved: Callable[..., Path],
-    written: Callable[..., Path],
     digits: Digits,
     network: Network,
     pixels: Network,
 ) -> None:
     """Through the pixels themselves each image becomes its target, so the victim sees targets."""
     data = split_of(digits, TESTED)
-    found = measured(job, saved, written("data", test=data), pixels, network, eps=1.0)
+    found = measured(data, pixels, network, eps=1.0)
     rows, goals, targets = attack_pairs(data, 3, seed=0)
     with torch.no_grad():
         seen, shown = (network(torch.from_numpy(data.images[each])).argmax(dim=1).numpy() for each in (rows, targets))
@@ -82,8 +76,6 @@ def test_in_a_ball_that_holds_all_images_the_target_is_reached(
     assert abs(sum(row["reached"] for row in found) - (shown == goals).sum()) <= 0.02 * len(rows)
 
 
-def test_nothing_is_reached_without_a_ball(
-    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits, network: Network
-) -> None:
-    found = measured(job, saved, written("data", test=split_of(digits, TESTED)), network, network, eps=0.0)
+def test_nothing_is_reached_without_a_ball(digits: Digits, network: Network) -> None:
+    found = measured(split_of(digits, TESTED), network, network, eps=0.0)
     assert all(row["reached"] == row["before"] for row in found)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
+from tests.runs import MemoryRun
 
 SETTINGS: dict[str, Any] = {
     "split": "test",
@@ -47,9 +46,7 @@ def test_the_counts_image_by_image(targeted: bool) -> None:
     assert found == Transfer(500, both_right, fooled, transferred)
 
 
-def test_to_itself_to_a_constant_and_to_another(
-    job: Any, network: Network, digits: Digits, saved: Callable[..., Path], written: Callable[..., Path]
-) -> None:
+def test_to_itself_to_a_constant_and_to_another(network: Network, digits: Digits) -> None:
     """Whatever fools a network fools its copy; nothing fools a network that always says 3; another is in between."""
     constant = create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
     torch.nn.init.zeros_(constant.head.weight)
@@ -60,13 +57,13 @@ def test_to_itself_to_a_constant_and_to_another(
     rows = slice(1000, 1200)
     images, labels = digits.images[rows], digits.labels[rows]
     inputs = {
-        "data": written("data", test=split_of(digits, rows)),
-        "source": saved(network, "source"),
-        "target-itself": saved(network, "copy"),
-        "target-constant": saved(constant, "constant"),
-        "target-other": saved(other, "other", "linear"),
+        "data": {"test": split_of(digits, rows)},
+        "source": network,
+        "target-itself": network,
+        "target-constant": constant,
+        "target-other": other,
     }
-    found = {(row["attack"], row["target"]): row for row in measure(job, inputs, **SETTINGS)}
+    found = {(row["attack"], row["target"]): row for row in measure(MemoryRun(inputs), **SETTINGS)}
     assert len(found) == 6
     attack = {name: value for name, value in SETTINGS.items() if name not in ("split", "precision")}
     for kind, targeted in (("untargeted", False), ("targeted", True)):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from robustfeatures.measurements.two_sides import (
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
+from tests.runs import MemoryRun
 
 PARITY = [["0", "2", "4", "6", "8"], ["1", "3", "5", "7", "9"]]
 EPS = [0.0, 0.02, 0.05, 0.1, 0.15]
@@ -77,15 +76,11 @@ def correct(rows: Any, read_out: str, attack: str) -> list[int]:
     return [row["correct"] for row in rows if row["read_out"] == read_out and row["attack"] == attack]
 
 
-def test_a_linear_network_withstands_up_to_its_distance(
-    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits, linear: Network
-) -> None:
+def test_a_linear_network_withstands_up_to_its_distance(digits: Digits, linear: Network) -> None:
     """Summed logits are linear, so what stands at eps is what lies further than eps from their zero."""
     labels = digits.labels[1000:1300].numpy()
     data = grey(digits, labels, tuple(map(str, range(10))))
-    rows = measure(
-        job, {"data": written("data", test=data), "model": saved(linear, "m", "linear")}, sides=PARITY, **SETTINGS
-    )
+    rows = measure(MemoryRun({"data": {"test": data}, "model": linear}), sides=PARITY, **SETTINGS)
     sign = np.where(labels % 2 == 0, 1.0, -1.0)
     way = np.where(np.arange(10) % 2 == 0, 1.0, -1.0)
     weight = way @ linear.head.weight.detach().double().numpy()
@@ -102,13 +97,9 @@ def test_a_linear_network_withstands_up_to_its_distance(
     assert {row["total"] for row in rows} == {300}
 
 
-def test_either_attack_is_the_worse_of_both_and_grows_with_the_radius(
-    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits, linear: Network
-) -> None:
+def test_either_attack_is_the_worse_of_both_and_grows_with_the_radius(digits: Digits, linear: Network) -> None:
     data = grey(digits, digits.labels[1000:1300].numpy(), tuple(map(str, range(10))))
-    rows = measure(
-        job, {"data": written("data", test=data), "model": saved(linear, "m", "linear")}, sides=PARITY, **SETTINGS
-    )
+    rows = measure(MemoryRun({"data": {"test": data}, "model": linear}), sides=PARITY, **SETTINGS)
     for read_out in (SUMMED, LARGEST):
         each = {attack: correct(rows, read_out, attack) for attack in (OWN, READ_OUT, EITHER)}
         assert all(counts == sorted(counts, reverse=True) for counts in each.values())
@@ -119,12 +110,10 @@ def test_either_attack_is_the_worse_of_both_and_grows_with_the_radius(
         assert each[READ_OUT][-1] < each[OWN][-1]
 
 
-def test_of_two_classes_there_is_one_read_out_and_one_attack(
-    job: Any, saved: Callable[..., Path], written: Callable[..., Path], digits: Digits
-) -> None:
+def test_of_two_classes_there_is_one_read_out_and_one_attack(digits: Digits) -> None:
     torch.manual_seed(0)
     network = create("linear", num_classes=2, image_shape=(1, 8, 8))
     data = grey(digits, digits.labels[1000:1300].numpy() % 2, ("0", "1"))
-    inputs = {"data": written("data", test=data), "model": saved(network, "m", "linear", 2)}
-    rows = measure(job, inputs, sides=[["0"], ["1"]], **SETTINGS)
+    inputs = {"data": {"test": data}, "model": network}
+    rows = measure(MemoryRun(inputs), sides=[["0"], ["1"]], **SETTINGS)
     assert [(row["read_out"], row["attack"], row["eps"]) for row in rows] == [(SUMMED, READ_OUT, eps) for eps in EPS]

@@ -10,7 +10,7 @@ import torch
 from robustfeatures import load_model
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
-from robustfeatures.models.saving import save_network
+from robustfeatures.pipeline.store.networks import save_network
 
 
 @pytest.mark.parametrize(("width", "shape"), [(None, (1, 8, 8)), (4, (3, 32, 32))])

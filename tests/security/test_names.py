@@ -14,7 +14,8 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 from robustfeatures.data import folder, npz
-from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.data.download import download
 from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError, printable

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
-from typing import cast
 
 import pandas as pd
 import pytest
 import torch
 
-from robustfeatures.pipeline.run.job import Job
 from robustfeatures.theory.patch_data import draw, other_classes, plant
 from robustfeatures.theory.patch_minima import MINIMA, hand_built, measure, noiseless_risk, planting_ratio
 from robustfeatures.theory.patch_network import activation, logits, loss_and_gradient
+from tests.runs import MemoryRun
 from tests.theory.settings import SMALL
-from tests.theory.test_patch_training import Silent
 
 QUIET = replace(SMALL, noise=0.0, spread=0.0)
 
@@ -55,8 +53,7 @@ def test_propositions_as_measured() -> None:
     """Large scale: both minima are right on clean points; the replacement breaks the non-robust one alone, planted
     robust features break the robust one alone."""
     rows = measure(
-        cast(Job, Silent()),
-        {},
+        MemoryRun(),
         constants=asdict(SMALL),
         seed=0,
         scales=[0.5, 30.0],

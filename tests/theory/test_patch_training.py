@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import cast
 
 import pandas as pd
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from robustfeatures.pipeline.run.job import Job
 from robustfeatures.theory.patch_data import draw, features
 from robustfeatures.theory.patch_network import activation, logits
 from robustfeatures.theory.patch_training import correlations, descend, initial_weights, measure
+from tests.runs import MemoryRun
 from tests.theory.settings import SMALL
 
 
@@ -67,18 +66,10 @@ def test_correlations_of_filters_that_are_features() -> None:
     assert correlations(weights, SMALL) == pytest.approx((0.6, 0.8), rel=1e-5)
 
 
-class Silent:
-    """A job whose progress nobody reads."""
-
-    def progress(self, done: int, total: int) -> None:
-        assert 0 <= done <= total
-
-
 def test_the_course_of_both_trainings() -> None:
     """Theorem 4.3 and phases I and II: the non-robust features first; only the attack makes the robust ones grow on."""
     rows = measure(
-        cast(Job, Silent()),
-        {},
+        MemoryRun(),
         constants=asdict(SMALL),
         seed=0,
         steps=400,

@@ -16,7 +16,8 @@ import torch
 from PIL import Image
 
 from robustfeatures.data import constructed, folder, npz
-from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
@@ -212,7 +213,7 @@ def test_nothing_is_overwritten_or_left_half_written(
         calls.append(rows)
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("robustfeatures.data.stored_images.StoredImages.__getitem__", fails)
+    monkeypatch.setattr("robustfeatures.pipeline.store.stored_images.StoredImages.__getitem__", fails)
     with pytest.raises(OSError, match="No space"):
         export(path, tmp_path / "out", form)
     assert calls
@@ -221,7 +222,7 @@ def test_nothing_is_overwritten_or_left_half_written(
 
 @pytest.mark.parametrize("form", ["folder", "npz", "constructed"])
 def test_images_are_read_in_blocks(tmp_path: Path, form: exporting.Format, monkeypatch: pytest.MonkeyPatch) -> None:
-    from robustfeatures.data.stored_images import StoredImages
+    from robustfeatures.pipeline.store.stored_images import StoredImages
 
     path = stored(tmp_path, data_set(np.float32))
     original, most = StoredImages.__getitem__, []

@@ -13,13 +13,14 @@ import torch
 from torch import nn
 
 from robustfeatures.attacks import pgd
-from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.models.network import Network
-from robustfeatures.models.saving import load_network
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.run.job import Job
 from robustfeatures.pipeline.run.stages.model import make
+from robustfeatures.pipeline.store.networks import load_network
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train

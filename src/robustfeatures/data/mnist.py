@@ -11,7 +11,7 @@ import numpy as np
 from robustfeatures.data.download import Download, check_counts, sole_right
 from robustfeatures.data.raw import RawData
 from robustfeatures.engine.vision import torchvision
-from robustfeatures.pipeline.store.files import write_atomically
+from robustfeatures.files import write_atomically
 
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data

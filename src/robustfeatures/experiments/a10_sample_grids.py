@@ -32,8 +32,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def figure(results: Results) -> Figure:
     """One block per set; the first image of each class in turn."""
-    from robustfeatures.data.dataset import read_dataset
     from robustfeatures.experiments.shared.plots import sample_blocks
+    from robustfeatures.pipeline.store.datasets import read_dataset
 
     payloads = {row: path for (row, _), path in results.payloads.items()}
     original = read_dataset(payloads.pop("D"), "train", in_memory=False)

@@ -91,7 +91,7 @@ def _on_fewer(pieces: Pieces, settings: Settings, seed: int, norm: NormName, eps
 
 def _measured(results: Results) -> pd.DataFrame:
     """The last epochs, with the number of training images in `samples`."""
-    from robustfeatures.data.dataset import read_dataset
+    from robustfeatures.pipeline.store.datasets import read_dataset
 
     (original,) = results.payloads.values()
     whole = len(read_dataset(original, "train", in_memory=False))

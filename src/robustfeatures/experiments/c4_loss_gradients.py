@@ -70,9 +70,9 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """The images, and below them the gradients of each network, as in Figure 2."""
-    from robustfeatures.data.dataset import read_dataset
     from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels, from_blue_to_yellow
     from robustfeatures.experiments.shared.plots import ImageRow, image_grid
+    from robustfeatures.pipeline.store.datasets import read_dataset
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")

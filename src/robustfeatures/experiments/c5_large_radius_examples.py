@@ -58,9 +58,9 @@ def table(results: Results) -> pd.DataFrame:
 
 def figure(results: Results) -> Figure:
     """A block per norm: the images and the examples against each network, with the class that it sees."""
-    from robustfeatures.data.dataset import read_dataset
     from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels
     from robustfeatures.experiments.shared.plots import ImageRow, image_grid
+    from robustfeatures.pipeline.store.datasets import read_dataset
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")

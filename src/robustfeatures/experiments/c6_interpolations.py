@@ -61,9 +61,9 @@ def figure(results: Results) -> Figure:
     """A block per network, a row per image, from the image on the left to the example on the right."""
     import numpy as np
 
-    from robustfeatures.data.dataset import read_dataset
     from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels
     from robustfeatures.experiments.shared.plots import ImageRow, image_grid
+    from robustfeatures.pipeline.store.datasets import read_dataset
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")

@@ -1,1 +1,1 @@
-"""Measurements on networks and data sets; each module has a function `measure` that returns rows."""
+"""Measurements on networks and data sets; each module has a function `measure(run, **settings)` that returns rows."""

@@ -7,23 +7,20 @@ and training with augmentation shows the images shifted and mirrored, where a pe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.engine.randomness import split_seed
-from robustfeatures.models.saving import load_network
 from robustfeatures.training.augmentation import Augmenter
 from robustfeatures.training.settings import Augmentation
 
 if TYPE_CHECKING:
+    from robustfeatures.engine.run import Run
     from robustfeatures.engine.settings import Precision
-    from robustfeatures.pipeline.run.job import Job
 
 
 def counts(predicted: Tensor, labels: Tensor, source_labels: Tensor) -> dict[str, int]:
@@ -42,26 +39,26 @@ def counts(predicted: Tensor, labels: Tensor, source_labels: Tensor) -> dict[str
 
 
 def measure(
-    job: Job, inputs: Mapping[str, Path], *, precision: Precision, augmentation: Mapping[str, Any], seed: int
+    run: Run, *, precision: Precision, augmentation: Mapping[str, Any], seed: int
 ) -> Sequence[Mapping[str, str | int]]:
     """Two rows, "none" and "augmented", with the counts of `counts` on the train split of "data" under "source".
 
     `augmentation` holds the fields of `Augmentation`; each image is shown under one draw of it. In an original data
     set the class before is the label.
     """
-    data = read_dataset(inputs["data"], "train", in_memory=False)
-    network = Prepared(load_network(inputs["source"], job.device), precision=precision)
-    images = batches_of(data, job.device)
+    data = run.dataset("data", "train")
+    network = Prepared(run.network("source"), precision=precision)
+    images = batches_of(data, run.device)
     generator = torch.Generator().manual_seed(split_seed(seed, "augmentation"))
-    augment = Augmenter(Augmentation(**augmentation), len(data), generator, job.device)
-    found = {name: torch.empty(len(data), dtype=torch.int64, device=job.device) for name in ("none", "augmented")}
+    augment = Augmenter(Augmentation(**augmentation), len(data), generator, run.device)
+    found = {name: torch.empty(len(data), dtype=torch.int64, device=run.device) for name in ("none", "augmented")}
     done = 0
-    for rows, batch in images.batches(torch.arange(len(data)), batch_size(job.device, data.image_shape)):
+    for rows, batch in images.batches(torch.arange(len(data)), batch_size(run.device, data.image_shape)):
         with torch.no_grad():
             for name, pictures in (("none", batch), ("augmented", augment(batch, rows))):
                 found[name][rows] = network(pictures).argmax(dim=1)
         done += len(rows)
-        job.progress(done, len(data))
+        run.progress(done, len(data))
     labels = torch.from_numpy(data.labels)
     before = torch.from_numpy(data.provenance.get("source_label", data.labels))
     return [{"augmentation": name, **counts(predicted.cpu(), labels, before)} for name, predicted in found.items()]

@@ -19,23 +19,20 @@ neurons of a class. These weights are the equivalent ones: the second layer is f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.engine.randomness import split_seed
-from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.data.settings import Split
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.engine.run import Run
     from robustfeatures.engine.settings import Precision
-    from robustfeatures.pipeline.run.job import Job
 
 TWO_CLASSES = "2-class"
 K_CLASSES = "k-class"
@@ -43,8 +40,7 @@ FEATURES = "features"
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     learning_rate: float,
     steps: int,
@@ -57,18 +53,18 @@ def measure(
     Neurons and features are numbered from 0, features as the classes. `accuracy` (0 to 1, test split) is the head's on
     its own classes. A third head, "features", of accuracy NaN, holds the cosines of the features with one another.
     """
-    network = Prepared(load_network(inputs["model"], job.device), precision=precision)
+    network = Prepared(run.network("model"), precision=precision)
     classes = network.copy.head.out_features
-    raw = {split: representations(network, inputs["data"], split, job.device) for split in ("train", "test")}
+    raw = {split: representations(network, run.dataset("data", split), run.device) for split in ("train", "test")}
     mean, scale = standardisation(raw["train"][0])
     (train, train_labels), (test, test_labels) = (((each - mean) * scale, labels) for each, labels in raw.values())
     features = class_means(train, train_labels, classes)
     matrices, accuracy = {FEATURES: cosines(features, features)}, {FEATURES: float("nan")}
     for number, head in enumerate((TWO_CLASSES, K_CLASSES)):
-        job.progress(number, 2)
+        run.progress(number, 2)
         outputs = 2 if head == TWO_CLASSES else classes
         generator = torch.Generator().manual_seed(split_seed(seed, head))
-        trained = Head(outputs, classes // 2, train.shape[1], initial_std, generator, job.device)
+        trained = Head(outputs, classes // 2, train.shape[1], initial_std, generator, run.device)
         trained.descend(train, class_or_side(train_labels, classes, outputs), learning_rate, steps)
         right = trained(test).argmax(dim=1) == class_or_side(test_labels, classes, outputs)
         accuracy[head] = right.double().mean().item()
@@ -82,9 +78,8 @@ def measure(
     ]
 
 
-def representations(network: Prepared, path: Path, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
+def representations(network: Prepared, data: ImageDataset, device: torch.device) -> tuple[Tensor, Tensor]:
     """g(x), float32 (N, D), of a split, and its labels (N,), on the device."""
-    data = read_dataset(path, split, in_memory=False)
     images = batches_of(data, device)
     size = batch_size(device, data.image_shape)
     with torch.no_grad():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
-from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size
 from robustfeatures.measurements.perception import (
     alignment,
@@ -18,16 +16,15 @@ from robustfeatures.measurements.perception import (
     probabilities_between,
     transition_width,
 )
-from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 Row = dict[str, str | int | float]
 EXAMPLES = "examples "
 
 
-def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float, points: int) -> Sequence[Row]:
+def measure(run: Run, *, cutoff: float, points: int) -> Sequence[Row]:
     """One row per network and test image of the input "data"; "examples <name>" are those against the network <name>.
 
     `reached` is the class that the network sees in the example. `alignment` is the cosine between the perturbation and
@@ -35,19 +32,19 @@ def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float, points: int)
     the probability of the class reached at `points` on the line from the image to the example. All three are nan where
     the class reached is the label.
     """
-    test = read_dataset(inputs["data"], "test", in_memory=False)
-    means = class_means(read_dataset(inputs["data"], "train", in_memory=False)).to(job.device)
-    size = batch_size(job.device, test.image_shape)
-    names = sorted(name.removeprefix(EXAMPLES) for name in inputs if name.startswith(EXAMPLES))
+    test = run.dataset("data", "test")
+    means = class_means(run.dataset("data", "train")).to(run.device)
+    size = batch_size(run.device, test.image_shape)
+    names = sorted(name.removeprefix(EXAMPLES) for name in run.roles if name.startswith(EXAMPLES))
     rows: list[Row] = []
     for number, name in enumerate(names):
-        network = load_network(inputs[name], job.device)
-        examples = read_dataset(inputs[EXAMPLES + name], "test", in_memory=False)
+        network = run.network(name)
+        examples = run.dataset(EXAMPLES + name, "test")
         for places in torch.split(torch.arange(len(test)), size):
             images, last = (
-                torch.from_numpy(dataset.float_images(places.numpy())).to(job.device) for dataset in (test, examples)
+                torch.from_numpy(dataset.float_images(places.numpy())).to(run.device) for dataset in (test, examples)
             )
-            labels = torch.from_numpy(test.labels)[places].to(job.device)
+            labels = torch.from_numpy(test.labels)[places].to(run.device)
             probabilities = probabilities_between(network, images, last, points).double()
             reached = probabilities[-1].argmax(dim=1)
             followed = probabilities[:, torch.arange(len(labels)), reached]
@@ -67,5 +64,5 @@ def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float, points: int)
                 {"model": name, **dict(zip(columns, values, strict=True))}
                 for values in zip(*(column.tolist() for column in columns.values()), strict=True)
             ]
-        job.progress(number + 1, len(names))
+        run.progress(number + 1, len(names))
     return rows

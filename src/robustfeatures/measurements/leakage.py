@@ -18,7 +18,6 @@ linear may leak too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,14 +28,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
 from robustfeatures.errors import UserError
-from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
+    from robustfeatures.engine.run import Run
     from robustfeatures.models.network import Network
-    from robustfeatures.pipeline.run.job import Job
 
 Floats = NDArray[np.float64]
 MOST_ITERATIONS = 2000
@@ -83,7 +80,7 @@ def linear_accuracy(train: tuple[Floats, NDArray[np.int64]], test: tuple[Floats,
     return float(classifier.fit(*train).score(*test))
 
 
-def measure(job: Job, inputs: Mapping[str, Path], *, eps: float) -> Sequence[Mapping[str, str | int | float]]:
+def measure(run: Run, *, eps: float) -> Sequence[Mapping[str, str | int | float]]:
     """One row per training set: D (the input "data") and every other input but "model", the linear network.
 
     Columns: trained_on, accuracy (percent, on the test split of D); and, of the network at radius `eps` on the test
@@ -93,31 +90,31 @@ def measure(job: Job, inputs: Mapping[str, Path], *, eps: float) -> Sequence[Map
     Raises:
         UserError: the network is not linear.
     """
-    network = load_network(inputs["model"], job.device)
+    network = run.network("model")
 
-    def logits(path: Path, split: str) -> tuple[Floats, NDArray[np.int64]]:
-        data = read_dataset(path, split, in_memory=False)
+    def logits(role: str, split: str) -> tuple[Floats, NDArray[np.int64]]:
+        data = run.dataset(role, split)
         found = np.empty((len(data), data.num_classes))
-        images = batches_of(data, job.device)
-        for rows, batch in images.batches(torch.arange(len(data)), batch_size(job.device, data.image_shape)):
+        images = batches_of(data, run.device)
+        for rows, batch in images.batches(torch.arange(len(data)), batch_size(run.device, data.image_shape)):
             with torch.no_grad():
                 found[rows.cpu().numpy()] = network(batch).cpu().double().numpy()
         return found, data.labels
 
-    test = logits(inputs["data"], "test")
-    weights = pixel_weights(network, read_dataset(inputs["data"], "test", in_memory=False).image_shape)
+    test = logits("data", "test")
+    weights = pixel_weights(network, run.dataset("data", "test").image_shape)
     useful = robust_usefulness(*test, weights, eps)
     stable = stable_radius(test[0], weights) > eps
-    sets = {"D" if role == "data" else role: path for role, path in inputs.items() if role != "model"}
+    sets = [role for role in run.roles if role != "model"]
     rows: list[Mapping[str, str | int | float]] = []
-    for name, path in sets.items():
+    for role in sets:
         rows.append(
             {
-                "trained_on": name,
-                "accuracy": 100 * linear_accuracy(logits(path, "train"), test),
+                "trained_on": "D" if role == "data" else role,
+                "accuracy": 100 * linear_accuracy(logits(role, "train"), test),
                 "usefulness": float(useful.min()),
                 "stable": 100 * float(stable.mean()),
             }
         )
-        job.progress(len(rows), len(sets))
+        run.progress(len(rows), len(sets))
     return rows

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from robustfeatures.measurements.linear import of_network
 from robustfeatures.measurements.linear_rows import Row, pixel_rows, rows_of
-from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 SOLVER = "gradient descent"
 
 
-def measure(job: Job, inputs: Mapping[str, Path], *, eps: float, decay: float) -> Sequence[Row]:
+def measure(run: Run, *, eps: float, decay: float) -> Sequence[Row]:
     """Rows of the inputs "standard" and "adversarial", two networks, on the input "data"."""
     rows: list[Row] = []
     for training in ("standard", "adversarial"):
-        found = of_network(load_network(inputs[training]))
+        found = of_network(run.network(training))
         pixels = len(found.weights)
-        rows += rows_of(found, inputs["data"], training=training, solver=SOLVER, eps=eps, decay=decay, pixels=pixels)
+        rows += rows_of(found, run, training=training, solver=SOLVER, eps=eps, decay=decay, pixels=pixels)
         rows += pixel_rows(found.weights, "weight", training=training, solver=SOLVER)
-    job.progress(2, 2)
+    run.progress(2, 2)
     return rows

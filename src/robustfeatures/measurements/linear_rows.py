@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from robustfeatures.data.dataset import read_dataset
 from robustfeatures.errors import UserError
 from robustfeatures.measurements.linear import Array, Linear, Problem, accuracy
+
+if TYPE_CHECKING:
+    from robustfeatures.engine.run import Run
 
 Row: TypeAlias = dict[str, str | int | float]
 
 
-def two_classes(path: Path, split: str) -> tuple[Array, Array]:
-    """The images (N, D) in [0, 1] of a split, and their labels: -1 for the first class, 1 for the second.
+def two_classes(run: Run, split: str) -> tuple[Array, Array]:
+    """The images (N, D) in [0, 1] of a split of the input "data", and their labels: -1 for the first class, else 1.
 
     Raises:
         UserError: the data set has another number of classes.
     """
-    data = read_dataset(path, split)
+    data = run.dataset("data", split)
     if data.num_classes != 2:
-        raise UserError(f"{path}: {data.num_classes} classes, where a linear classifier of two is measured")
+        raise UserError(f"data: {data.num_classes} classes, where a linear classifier of two is measured")
     return data.float_images().astype(np.float64).reshape(len(data), -1), (2 * data.labels - 1).astype(np.float64)
 
 
-def problem(path: Path, *, eps: float, decay: float) -> Problem:
+def problem(run: Run, *, eps: float, decay: float) -> Problem:
     """The training of the network `linear` on the train split, as `measurements.linear` puts it."""
-    images, labels = two_classes(path, "train")
-    data = read_dataset(path, "train", in_memory=False)
+    images, labels = two_classes(run, "train")
+    data = run.dataset("data", "train")
     per_pixel = images.shape[1] // data.image_shape[0]
     mean, std = (np.repeat(values, per_pixel) for values in data.channel_statistics())
     return Problem(images, labels, eps, decay, mean, std)
 
 
 def rows_of(
-    classifier: Linear, path: Path, *, training: str, solver: str, eps: float, decay: float, pixels: int
+    classifier: Linear, run: Run, *, training: str, solver: str, eps: float, decay: float, pixels: int
 ) -> Iterator[Row]:
     """Accuracy on both splits, clean and in the worst case of radius `eps`; l1 norm; the objective of its training.
 
@@ -45,11 +46,11 @@ def rows_of(
     """
     about: Row = {"training": training, "solver": solver, "pixels": pixels}
     for split in ("train", "test"):
-        images, labels = two_classes(path, split)
+        images, labels = two_classes(run, split)
         for radius in (0.0, eps):
             share = accuracy(classifier, images, labels, radius)
             yield {**about, "quantity": "accuracy", "split": split, "eps": radius, "pixel": -1, "value": 100 * share}
-    trained = problem(path, eps=eps if training == "adversarial" else 0.0, decay=decay)
+    trained = problem(run, eps=eps if training == "adversarial" else 0.0, decay=decay)
     for quantity, value in (
         ("l1_norm", float(np.abs(classifier.weights).sum())),
         ("objective", trained.objective(classifier)),

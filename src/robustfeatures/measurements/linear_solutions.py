@@ -6,8 +6,7 @@ at-odds-2019, Appendix E. The standard ones are scikit-learn's, the adversarial 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from robustfeatures.measurements.linear import Linear, Problem, correlations, so
 from robustfeatures.measurements.linear_rows import Row, pixel_rows, problem, rows_of
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 
 def standard_solution(given: Problem, kept: NDArray[np.int64]) -> Linear:
@@ -34,25 +33,22 @@ def standard_solution(given: Problem, kept: NDArray[np.int64]) -> Linear:
     return Linear(weights, float(found[-1] - weights @ given.mean))
 
 
-def measure(
-    job: Job, inputs: Mapping[str, Path], *, eps: float, decay: float, fractions: Sequence[float]
-) -> Sequence[Row]:
+def measure(run: Run, *, eps: float, decay: float, fractions: Sequence[float]) -> Sequence[Row]:
     """Rows of the input "data": both best classifiers, the correlations, and a standard one per share of the pixels."""
-    path = inputs["data"]
-    standard, adversarial = problem(path, eps=0.0, decay=decay), problem(path, eps=eps, decay=decay)
+    standard, adversarial = problem(run, eps=0.0, decay=decay), problem(run, eps=eps, decay=decay)
     correlated = correlations(standard.images, standard.labels)
     order = np.argsort(-correlated, kind="stable")
     shares = sorted({max(1, round(fraction * len(order))) for fraction in fractions} | {len(order)})
     rows = list(pixel_rows(correlated, "correlation", training="", solver=""))
     for done, pixels in enumerate(shares):
         found = standard_solution(standard, order[:pixels])
-        rows += rows_of(found, path, training="standard", solver="exact", eps=eps, decay=decay, pixels=pixels)
-        job.progress(done + 1, len(shares) + 1)
+        rows += rows_of(found, run, training="standard", solver="exact", eps=eps, decay=decay, pixels=pixels)
+        run.progress(done + 1, len(shares) + 1)
     # The largest share is of all pixels.
     rows += pixel_rows(found.weights, "weight", training="standard", solver="exact")
     robust = solution(adversarial)
     rows += pixel_rows(robust.weights, "weight", training="adversarial", solver="exact")
     everything = len(order)
-    rows += rows_of(robust, path, training="adversarial", solver="exact", eps=eps, decay=decay, pixels=everything)
-    job.progress(len(shares) + 1, len(shares) + 1)
+    rows += rows_of(robust, run, training="adversarial", solver="exact", eps=eps, decay=decay, pixels=everything)
+    run.progress(len(shares) + 1, len(shares) + 1)
     return rows

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 from robustfeatures.attacks.gradients import loss_gradients
-from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size
 from robustfeatures.measurements.perception import alignment, class_means, density, low_frequency_share
-from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 Row = dict[str, str | int | float]
 
 
-def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float) -> Sequence[Row]:
+def measure(run: Run, *, cutoff: float) -> Sequence[Row]:
     """One row per network and test image of the input "data"; every other input is a network.
 
     `alignment` is the cosine between the gradient and the way from the mean training image of the label's class to that
     of the class that the network finds likeliest beside it. All is float64, for the loss of a confident network is
     zero in float32, and so is its gradient.
     """
-    test = read_dataset(inputs["data"], "test", in_memory=False)
-    means = class_means(read_dataset(inputs["data"], "train", in_memory=False)).to(job.device)
-    size = batch_size(job.device, test.image_shape)
-    names = sorted(inputs.keys() - {"data"})
+    test = run.dataset("data", "test")
+    means = class_means(run.dataset("data", "train")).to(run.device)
+    size = batch_size(run.device, test.image_shape)
+    names = sorted(set(run.roles) - {"data"})
     rows: list[Row] = []
     for number, name in enumerate(names):
-        network = load_network(inputs[name], job.device).double()
+        network = run.network(name).double()
         for places in torch.split(torch.arange(len(test)), size):
-            images = torch.from_numpy(test.float_images(places.numpy())).double().to(job.device)
-            labels = torch.from_numpy(test.labels)[places].to(job.device)
+            images = torch.from_numpy(test.float_images(places.numpy())).double().to(run.device)
+            labels = torch.from_numpy(test.labels)[places].to(run.device)
             gradients = loss_gradients(network, images, labels)
             with torch.no_grad():
                 likely = network(images).scatter(1, labels[:, None], -torch.inf).argmax(dim=1)
@@ -50,5 +47,5 @@ def measure(job: Job, inputs: Mapping[str, Path], *, cutoff: float) -> Sequence[
                 {"model": name, **dict(zip(columns, values, strict=True))}
                 for values in zip(*(column.tolist() for column in columns.values()), strict=True)
             ]
-        job.progress(number + 1, len(names))
+        run.progress(number + 1, len(names))
     return rows

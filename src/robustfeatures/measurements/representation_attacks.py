@@ -9,7 +9,6 @@ is a random image sampled from the target class".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,24 +16,22 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.representation_pgd import representation_pgd
-from robustfeatures.data.dataset import ImageDataset, read_dataset
+from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.engine.batches import batch_size
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.engine.randomness import numpy_generator
-from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.settings import NormName
     from robustfeatures.data.settings import Split
+    from robustfeatures.engine.run import Run
     from robustfeatures.engine.settings import Precision
-    from robustfeatures.pipeline.run.job import Job
 
 VICTIM = "victim-"
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     split: Split,
     images_per_class: int,
@@ -50,24 +47,24 @@ def measure(
     `extractor` is attacked through; every input `victim-<name>` is asked. Columns: victim, source, target (class
     names), `total` images attacked, `reached` (taken for the target afterwards), `before` (taken for it already).
     """
-    data = read_dataset(inputs["data"], split, in_memory=False)
-    extractor = Prepared(load_network(inputs["extractor"], job.device), precision=precision)
+    data = run.dataset("data", split)
+    extractor = Prepared(run.network("extractor"), precision=precision)
     victims = {
-        role.removeprefix(VICTIM): Prepared(load_network(path, job.device), precision=precision)
-        for role, path in inputs.items()
+        role.removeprefix(VICTIM): Prepared(run.network(role), precision=precision)
+        for role in run.roles
         if role.startswith(VICTIM)
     }
     rows, goals, targets = attack_pairs(data, images_per_class, seed)
     before = {name: np.empty(len(rows), np.int64) for name in victims}
     after = {name: np.empty(len(rows), np.int64) for name in victims}
-    size = batch_size(job.device, data.image_shape)
+    size = batch_size(run.device, data.image_shape)
     for first in range(0, len(rows), size):
         part = slice(first, first + size)
-        images = torch.from_numpy(data.float_images(rows[part])).to(job.device)
+        images = torch.from_numpy(data.float_images(rows[part])).to(run.device)
         moved = representation_pgd(
             extractor,
             images,
-            torch.from_numpy(data.float_images(targets[part])).to(job.device),
+            torch.from_numpy(data.float_images(targets[part])).to(run.device),
             norm=norm,
             eps=eps,
             step_size=step_size,
@@ -77,7 +74,7 @@ def measure(
             for name, victim in victims.items():
                 before[name][part] = victim(images).argmax(dim=1).cpu().numpy()
                 after[name][part] = victim(moved).argmax(dim=1).cpu().numpy()
-        job.progress(min(first + size, len(rows)), len(rows))
+        run.progress(min(first + size, len(rows)), len(rows))
     sources = data.labels[rows]
     return [
         {"victim": name, **pair}

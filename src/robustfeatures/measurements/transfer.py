@@ -11,23 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
-from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
 from robustfeatures.engine.prepared import Prepared
-from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.settings import NormName
     from robustfeatures.data.settings import Split
+    from robustfeatures.engine.run import Run
     from robustfeatures.engine.settings import Precision
-    from robustfeatures.pipeline.run.job import Job
 
 # The networks that examples are carried to are the inputs whose role begins so.
 TARGET_ROLE = "target-"
@@ -66,8 +63,7 @@ def transfer(labels: Tensor, source: Predictions, target: Predictions, *, target
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     split: Split,
     precision: Precision,
@@ -80,15 +76,14 @@ def measure(
 
     Adversarial examples are made on a split of the input "data" with the network "source", by PGD as `pgd` describes.
     """
-    data = read_dataset(inputs["data"], split, in_memory=False)
-    images = batches_of(data, job.device)
-    labels = torch.from_numpy(data.labels).to(job.device)
-    paths = {role.removeprefix(TARGET_ROLE): path for role, path in inputs.items() if role.startswith(TARGET_ROLE)}
+    data = run.dataset("data", split)
+    images = batches_of(data, run.device)
+    labels = torch.from_numpy(data.labels).to(run.device)
+    targets = {role.removeprefix(TARGET_ROLE): role for role in run.roles if role.startswith(TARGET_ROLE)}
     networks = {
-        name: Prepared(load_network(path, job.device), precision=precision)
-        for name, path in {"source": inputs["source"], **paths}.items()
+        name: Prepared(run.network(role), precision=precision) for name, role in {"source": "source", **targets}.items()
     }
-    order, size = torch.arange(len(data)), batch_size(job.device, data.image_shape)
+    order, size = torch.arange(len(data)), batch_size(run.device, data.image_shape)
     found = {key: {name: torch.empty_like(labels) for name in networks} for key in ("clean", *ATTACKS)}
     done = 0
     for rows, batch in images.batches(order, size):
@@ -103,7 +98,7 @@ def measure(
                 for name, network in networks.items():
                     found[key][name][rows] = network(pictures).argmax(dim=1)
         done += len(rows)
-        job.progress(done, len(data))
+        run.progress(done, len(data))
 
     def predictions(name: str, kind: str) -> Predictions:
         return Predictions(found["clean"][name], found[kind][name])
@@ -123,5 +118,5 @@ def measure(
             ),
         }
         for kind, targeted in ATTACKS.items()
-        for name in paths
+        for name in targets
     ]

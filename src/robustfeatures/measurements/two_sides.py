@@ -9,7 +9,6 @@ network's own cross-entropy, which may lead to another class of the same side, o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,25 +17,22 @@ from torch import Tensor
 from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
 from robustfeatures.attacks.norms import NORMS
 from robustfeatures.attacks.objectives import Objective, leave_class
-from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError, suggestion
-from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from robustfeatures.engine.run import Run
     from robustfeatures.engine.settings import Precision
-    from robustfeatures.pipeline.run.job import Job
 
 SUMMED, LARGEST = "summed logits", "largest logit"
 OWN, READ_OUT, EITHER = "own cross-entropy", "read-out", "either"
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     sides: Sequence[Sequence[str]],
     eps: Sequence[float],
@@ -53,22 +49,22 @@ def measure(
     Raises:
         UserError: the data set has no class of a name, or has one that is on no side.
     """
-    data = read_dataset(inputs["data"], "test", in_memory=False)
-    side = side_of_class(sides, data.class_names).to(job.device)
-    network = Prepared(load_network(inputs["model"], job.device), precision=precision)
-    images, labels = batches_of(data, job.device), torch.from_numpy(data.labels).to(job.device)
+    data = run.dataset("data", "test")
+    side = side_of_class(sides, data.class_names).to(run.device)
+    network = Prepared(run.network("model"), precision=precision)
+    images, labels = batches_of(data, run.device), torch.from_numpy(data.labels).to(run.device)
     read_outs = (SUMMED,) if len(side) == 2 else (SUMMED, LARGEST)
     # By the loss that is attacked and the read-out that decides.
     attacked = [(read_out, read_out) for read_out in read_outs]
     attacked += [(OWN, read_out) for read_out in read_outs if len(side) > 2]
-    standing = {each: torch.ones(len(data), dtype=torch.bool, device=job.device) for each in attacked}
+    standing = {each: torch.ones(len(data), dtype=torch.bool, device=run.device) for each in attacked}
     found: list[Mapping[str, str | int | float]] = []
     radii = sorted(eps)
     for number, radius in enumerate(radii):
         for loss in dict.fromkeys(loss for loss, _ in attacked):
             judged = {read_out: left for (by, read_out), left in standing.items() if by == loss}
             rows_left = torch.stack(list(judged.values())).any(dim=0).nonzero().squeeze(1).cpu()
-            for rows, batch in images.batches(rows_left, batch_size(job.device, data.image_shape)):
+            for rows, batch in images.batches(rows_left, batch_size(run.device, data.image_shape)):
                 moved = batch
                 if radius > 0:
                     objective = objective_of(loss, network, labels[rows], side)
@@ -85,7 +81,7 @@ def measure(
                 {"read_out": read_out, "attack": attack, "eps": radius, "correct": int(left.sum()), "total": len(data)}
                 for attack, left in both.items()
             ]
-        job.progress(number + 1, len(radii))
+        run.progress(number + 1, len(radii))
     return found
 
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,8 +39,8 @@ from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.settings import Training
 
 if TYPE_CHECKING:
+    from robustfeatures.engine.run import Run
     from robustfeatures.models.network import Network
-    from robustfeatures.pipeline.run.job import Job
 
 Array = NDArray[np.float64]
 
@@ -188,8 +187,7 @@ def training_sets(
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     seed: int,
     examples: int,
@@ -216,7 +214,7 @@ def measure(
     rows: list[dict[str, str | int | float]] = []
     sets = training_sets(pets, reference, amplitudes, eps)
     for done, (name, (images, labels)) in enumerate(sets.items()):
-        job.progress(done, len(sets))
+        run.progress(done, len(sets))
         network, history = trained(images, labels, settings, width, split_seed(seed, "network"), probes)
         found = [(each.epoch, "accuracy", each.probe, 100 * each.value) for each in history]
         for feature, values in usefulness(read(images, amplitudes), labels, amplitudes, eps).items():

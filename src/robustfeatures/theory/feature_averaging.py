@@ -33,7 +33,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -44,7 +43,7 @@ from robustfeatures.engine.randomness import split_seed
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,7 @@ def accuracy(network: Network, noise: Tensor, task: Task) -> float:
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     clusters: int,
     dimension: int,

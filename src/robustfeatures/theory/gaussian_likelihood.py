@@ -30,8 +30,7 @@ Derived anew, this differs from the printed text as follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,7 +42,7 @@ from torch import Tensor
 from robustfeatures.engine.randomness import numpy_generator
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 Array = NDArray[np.float64]
 
@@ -284,8 +283,7 @@ def plane(mean: Array, variances: Array, drawn: Array, eps: float, *, steps: int
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     seed: int,
     dimensions: Sequence[int],
@@ -310,7 +308,7 @@ def measure(
     """
     rows: list[Row] = []
     for done, dimension in enumerate(dimensions):
-        job.progress(done, len(dimensions))
+        run.progress(done, len(dimensions))
         generator = numpy_generator(seed, "spectrum", dimension)
         variances = condition ** np.array([-0.5, 0.5, *generator.uniform(-0.5, 0.5, dimension - 2)])
         mean = generator.normal(size=dimension)

@@ -25,8 +25,7 @@ low1 > eps on either side of the boundary, which is what a ball of radius eps ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +37,7 @@ from sklearn.svm import LinearSVC
 from robustfeatures.engine.randomness import numpy_generator
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 Array = NDArray[np.float64]
 
@@ -101,8 +100,7 @@ def accuracies(weights: Array, signed: Array, eps: float) -> dict[str, float]:
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     seed: int,
     low: Sequence[float],

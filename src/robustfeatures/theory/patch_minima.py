@@ -21,7 +21,6 @@ attacks that plant nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +33,7 @@ from robustfeatures.theory.patch_network import activation, loss_and_gradient
 from robustfeatures.theory.patch_training import Evaluation
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 MINIMA = ("non-robust", "robust")
 
@@ -64,8 +63,7 @@ def planting_ratio(constants: PatchConstants) -> float:
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     constants: Mapping[str, Any],
     seed: int,
@@ -93,5 +91,5 @@ def measure(
                     **{name: found[name] for name in ("clean", "replaced", "one_step", "pgd", "planted")},
                 }
             )
-            job.progress(len(rows), len(MINIMA) * len(scales))
+            run.progress(len(rows), len(MINIMA) * len(scales))
     return rows

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,7 +26,7 @@ from robustfeatures.theory.patch_data import Patches, draw, features, only, othe
 from robustfeatures.theory.patch_network import accuracy, activation, loss_and_gradient, one_step, pgd
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 TRAININGS = ("standard", "adversarial")
 
@@ -99,8 +98,7 @@ class Evaluation:
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     constants: Mapping[str, Any],
     seed: int,
@@ -121,6 +119,6 @@ def measure(
             loss, after = descend(weights, data, setting, adversarial=training == "adversarial")
             if step % every == 0:
                 rows.append({"training": training, "step": step, "loss": float(loss), **evaluation(weights)})
-                job.progress(number * steps + step, len(TRAININGS) * steps)
+                run.progress(number * steps + step, len(TRAININGS) * steps)
             weights = after
     return rows

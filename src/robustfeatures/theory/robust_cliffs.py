@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.theory.feature_averaging import Task, trained
@@ -18,12 +17,11 @@ from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES, ideal_radi
 from robustfeatures.theory.robust_radius import least_radii, readouts
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     clusters: Sequence[int],
     dimension: int,
@@ -60,5 +58,5 @@ def measure(
                     "ideal": ideal_radius(name, task.clusters, dimension) / math.sqrt(dimension),
                 }
             )
-        job.progress(len(rows), 4 * len(clusters))
+        run.progress(len(rows), 4 * len(clusters))
     return rows

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,7 +21,7 @@ from robustfeatures.theory.feature_averaging import Network, Task, clusters_of, 
 from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 LEAST = "least perturbation"
 PGD = "PGD"
@@ -177,8 +176,7 @@ def readouts(two: Network, many: Network, task: Task, dimension: int, count: int
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     clusters: int,
     dimension: int,
@@ -226,5 +224,5 @@ def measure(
                 {"network": name, "attack": attack, "relative_radius": relative, "accuracy": accuracy}
                 for attack, accuracy in accuracies.items()
             ]
-            job.progress(len(rows), len(found) * len(relative_radii) * 2 + len(relative_radii))
+            run.progress(len(rows), len(found) * len(relative_radii) * 2 + len(relative_radii))
     return rows

@@ -20,8 +20,7 @@ Derived anew, this differs from the printed text as follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +32,7 @@ from sklearn.svm import LinearSVC
 from robustfeatures.engine.randomness import numpy_generator
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 Array = NDArray[np.float64]
 
@@ -187,8 +186,7 @@ def _row(
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     seed: int,
     p: float,
@@ -212,7 +210,7 @@ def measure(
     for name, radius in (("standard SVM", 0.0), ("adversarial SVM", training_eps)):
         weights, penalty = population_svm(dimension, radius * eta, p=p, eta=eta)
         found.append((name, "distribution", radius, weights))
-        job.progress(len(found), 5)
+        run.progress(len(found), 5)
         learned = standard_svm(signed, penalty) if radius == 0 else adversarial_svm(signed, radius * eta, penalty)[0]
         found.append((name, "sample", radius, learned))
     rows = [

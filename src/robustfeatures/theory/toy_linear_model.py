@@ -31,9 +31,8 @@ Beside this, the proof's beta = 1 - p(k + 1)/k + 4p^2/k lacks a factor 2 in its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +43,7 @@ from torch import Tensor
 from robustfeatures.engine.randomness import numpy_generator
 
 if TYPE_CHECKING:
-    from robustfeatures.pipeline.run.job import Job
+    from robustfeatures.engine.run import Run
 
 Array = NDArray[np.float64]
 
@@ -202,8 +201,7 @@ def trajectory(data: TrainingSet, rate: Tensor, steps: Sequence[int]) -> Iterato
 
 
 def measure(
-    job: Job,
-    inputs: Mapping[str, Path],
+    run: Run,
     *,
     seed: int,
     p: float,
@@ -226,7 +224,7 @@ def measure(
     rate = torch.from_numpy(relative_rate * largest_rate(sizes, examples))
     rows: list[dict[str, str | int | float]] = []
     for step, weights in trajectory(data, rate, steps):
-        job.progress(len(rows), len(grid) * (len(steps) + 1))
+        run.progress(len(rows), len(grid) * (len(steps) + 1))
         right = (outputs(data, weights) * data.labels > 0).double().mean(dim=1).numpy()
         columns = {
             "k": ratios,

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.data.dataset import ImageDataset, read_dataset, splits_of
+from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError, suggestion
+from robustfeatures.pipeline.store.datasets import read_dataset, splits_of
 from robustfeatures.tools.opening import payload_file
 
 if TYPE_CHECKING:

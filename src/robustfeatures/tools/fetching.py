@@ -12,7 +12,7 @@ from robustfeatures.data.preparing import placed
 from robustfeatures.data.registry import BROUGHT, source_entry
 from robustfeatures.data.settings import Listed
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.store.files import file_sha256
+from robustfeatures.files import file_sha256
 from robustfeatures.pipeline.study.study import read_study
 
 if TYPE_CHECKING:

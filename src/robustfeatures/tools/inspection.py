@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.plan import Plan
-from robustfeatures.pipeline.store.files import read_json
+from robustfeatures.pipeline.report.building import attack_names
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import LEASE_SECONDS, Store
 
@@ -32,7 +33,7 @@ def show(path: Path, store: Store) -> Iterator[str]:
     yield "made from"
     yield from (f"  {role}: {artifact}" for role, artifact in recipe["inputs"].items())
     folder = store.payload(reference["key"])
-    numbers = list(_numbers(folder))
+    numbers = list(_numbers(folder, recipe))
     if numbers:
         yield "numbers"
         yield from (f"  {line}" for line in numbers)
@@ -75,20 +76,27 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, value
 
 
-def _numbers(folder: Path) -> Iterator[str]:
+def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
     if (folder / "rows.csv").exists():
         for row in csv.DictReader((folder / "rows.csv").read_text().splitlines()):
             if "correct" not in row:
                 yield ", ".join(f"{name} {value}" for name, value in row.items())
                 continue
             share = 100 * int(row["correct"]) / int(row["total"])
-            under = "" if row["attack"] == "all" else f", {row['attack']} and what ran before it"
+            under = _under(int(row["attacks"]), attack_names(recipe))
             yield f"eps {row['eps']}, labels shifted by {row['label_shift']}{under}: {share:.2f} % of {row['total']}"
     if (folder / "history.csv").exists():
         history = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
         for row in history:
             if row["epoch"] == history[-1]["epoch"]:
                 yield f"epoch {row['epoch']}, {row['probe']}: {float(row['value']):.4f}"
+
+
+def _under(attacks: int, names: Sequence[str]) -> str:
+    """Which attacks have run, the first so many of `names`."""
+    if attacks == 0:
+        return ""
+    return f", {names[attacks - 1]}" + (" and what ran before it" if attacks > 1 else "")
 
 
 def why(path: Path) -> Iterator[str]:

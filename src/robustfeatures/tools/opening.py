@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustfeatures.data.dataset import ImageDataset, read_dataset
 from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store.datasets import read_dataset
 from robustfeatures.pipeline.store.references import read_reference
 from robustfeatures.pipeline.store.store import Store
 
 if TYPE_CHECKING:
+    from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.models.network import Network
 
 DEFAULT_STORE = "store"
@@ -84,7 +85,7 @@ def load_model(
     """
     path = Path(reference_or_path)
     from robustfeatures.models.foreign import SUFFIXES, load_foreign
-    from robustfeatures.models.saving import load_network
+    from robustfeatures.pipeline.store.networks import load_network
 
     given = (architecture, num_classes, image_shape, width, mean, std)
     if path.suffix not in SUFFIXES:

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
     from robustfeatures.engine.compiling import Compilation
     from robustfeatures.engine.settings import Precision
-    from robustfeatures.pipeline.run.checkpoints import Checkpoints
     from robustfeatures.training.settings import Training
 
 log = logging.getLogger(__name__)
@@ -57,6 +56,22 @@ def schedule(settings: Training, steps_per_epoch: int) -> Schedule:
     if settings.schedule == "step":
         return step_drops(settings.learning_rate, [epoch * steps_per_epoch for epoch in settings.milestones])
     return constant(settings.learning_rate)
+
+
+class Checkpoints(Protocol):
+    """Where the state of a training is kept between two steps."""
+
+    def load(self, device: torch.device) -> dict[str, Any] | None:
+        """The state that was saved last, on `device`; None where there is none."""
+        ...
+
+    def due(self) -> bool:
+        """Whether it is time to save; asked after every step."""
+        ...
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep a state of tensors, numbers and lists in place of the last one."""
+        ...
 
 
 @dataclass

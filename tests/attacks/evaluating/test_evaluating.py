@@ -15,7 +15,7 @@ from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.pipeline.run.stages.evaluation import Judged, judged
+from robustfeatures.attacks.evaluating.evaluation import Judged, Subject, judged
 from tests.benchmarks.evaluation import Counting, naive
 from tests.conftest import Digits
 
@@ -57,7 +57,7 @@ def judge(network: nn.Module, digits: Digits, *attacks: Attack, radii: tuple[flo
     """The outcome on 200 test images."""
     rows = torch.arange(1300, 1500)
     parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=radii)
-    return judged(network, InMemory(digits.images), digits.labels, 10, rows, parameters)
+    return judged(Subject(network, InMemory(digits.images), digits.labels, 10), rows, parameters)
 
 
 @pytest.mark.parametrize("sizes", [(0.2,), (0.1, 0.5)])
@@ -159,7 +159,7 @@ def test_diagnostics_look_once_at_each_image_at_each_radius(network: Network, di
 def test_radius_0_is_clean_and_labels_are_shifted(network: Network, digits: Digits) -> None:
     rows = torch.arange(1300, 1500)
     parameters = Evaluation(split="test", norm="l2", attacks=(QUICK,), eps=(0.3, 0.0), label_shifts=(0, 1))
-    found = judged(Prepared(network), InMemory(digits.images), digits.labels, 10, rows, parameters)
+    found = judged(Subject(Prepared(network), InMemory(digits.images), digits.labels, 10), rows, parameters)
     with torch.no_grad():
         predicted = network(digits.images[rows]).argmax(1)
     for shift in (0, 1):
@@ -187,7 +187,7 @@ def test_noise_breaks_nothing_beyond_a_linear_models_margin() -> None:
     exact = (logits[:, 1] - logits[:, 0]).abs() / (linear[1].weight[1] - linear[1].weight[0]).norm().item()
     radii = (0.01, 0.1, 0.4)
     parameters = Evaluation(split="test", norm="l2", attacks=(Noise(kind="noise", draws=30),), eps=radii)
-    found = judged(linear, InMemory(images), logits.argmax(1), 2, torch.arange(200), parameters).standing[0, 0]
+    found = judged(Subject(linear, InMemory(images), logits.argmax(1), 2), torch.arange(200), parameters).standing[0, 0]
     for level, eps in enumerate(radii):
         assert torch.from_numpy(found[level])[exact > eps].all()
     # A random direction of 16 dimensions has a component of a quarter along the normal, on average; 30 have more.
@@ -220,7 +220,7 @@ def test_autoattack_on_networks_in_the_channels_last_layout(classes: int, part: 
     parameters = Evaluation(
         split="test", norm="linf", attacks=(AutoAttack(kind="autoattack", parts=(part,)),), eps=(0.0, 0.1)
     )
-    found = judged(Prepared(network), InMemory(images), labels, classes, torch.arange(6), parameters)
+    found = judged(Subject(Prepared(network), InMemory(images), labels, classes), torch.arange(6), parameters)
     assert found.standing[0, 0, 0].all()
     assert not found.standing[0, 0, 1].any()
 
@@ -232,7 +232,7 @@ def test_targeted_apgd_is_left_out_with_fewer_than_four_classes() -> None:
     parameters = Evaluation(
         split="test", norm="l2", attacks=(AutoAttack(kind="autoattack", parts=("apgd-t",)),), eps=(5.0,)
     )
-    assert judged(linear, InMemory(images), labels, 3, torch.arange(4), parameters).standing.all()
+    assert judged(Subject(linear, InMemory(images), labels, 3), torch.arange(4), parameters).standing.all()
 
 
 def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:
@@ -240,5 +240,5 @@ def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:
     wrong = digits.labels + 1
     parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=(5.0,))
     rows = torch.arange(1300, 1304)
-    found = judged(Prepared(network), InMemory(digits.images), wrong % 10, 10, rows, parameters)
+    found = judged(Subject(Prepared(network), InMemory(digits.images), wrong % 10, 10), rows, parameters)
     assert not found.standing.any()

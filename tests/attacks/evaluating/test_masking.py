@@ -16,7 +16,7 @@ from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.experiments.shared.masking import SIGNS, warnings
 from robustfeatures.models.network import Network
-from robustfeatures.pipeline.run.stages.evaluation import _write, judged
+from robustfeatures.attacks.evaluating.evaluation import Subject, counted_diagnostics, judged
 from tests.conftest import Digits
 
 ATTACKS = (PGD(kind="pgd", steps=10, relative_step_sizes=(0.2,), random_starts=1), Noise(kind="noise", draws=20))
@@ -72,7 +72,7 @@ def quantised(images: Tensor) -> Tensor:
 def diagnosed(network: nn.Module, digits: Digits, folder: Path) -> list[str]:
     """The warnings on an evaluation of 150 images, by way of the files that the stage writes."""
     parameters = Evaluation(split="test", norm="l2", attacks=ATTACKS, eps=(0.0, 0.3, 0.6))
-    found = judged(network, InMemory(digits.images), digits.labels, 10, torch.arange(1300, 1450), parameters)
+    found = judged(Subject(network, InMemory(digits.images), digits.labels, 10), torch.arange(1300, 1450), parameters)
     _write(folder, parameters, [found], 10)
     return warnings(pd.read_csv(folder / "diagnostics.csv").assign(row="D", seed=0))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import write_json
 from robustfeatures.pipeline.report.building import build_view
 from robustfeatures.pipeline.run import job as jobs
-from robustfeatures.pipeline.store.files import write_json
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools import inspection

@@ -16,9 +16,9 @@ import pytest
 import zarr
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import write_atomically
 from robustfeatures.pipeline.store import store as store_module
 from robustfeatures.pipeline.store.content import content_digest
-from robustfeatures.pipeline.store.files import write_atomically
 from robustfeatures.pipeline.store.store import Store, discard
 from robustfeatures.tools import inspection
 from tests.conftest import Workspace

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from robustfeatures.files import read_json, write_json
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.tasks import Task, task_record
-from robustfeatures.pipeline.store.files import read_json, write_json
 from robustfeatures.pipeline.store.references import Artifacts, parts_are_kept, read_reference, resolve, write_batch
 from robustfeatures.pipeline.store.store import Store
 

@@ -11,6 +11,7 @@ from typing import Any
 from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.registry import source_entry
 from robustfeatures.data.settings import Data
+from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
 from robustfeatures.errors import UserError
 from robustfeatures.models.registry import factory_name
@@ -33,7 +34,7 @@ class Stage:
 
     @property
     def module(self) -> str:
-        """The module whose `make` function builds the payload."""
+        """The module whose `make` function writes the payload; the science that it calls enters recipes, it does not."""
         return f"robustfeatures.pipeline.run.stages.{self.name}"
 
 
@@ -73,19 +74,22 @@ class Recipe:
 
     @cached_property
     def code_entries(self) -> tuple[str, ...]:
-        """The modules to start from: the stage's own, and those that the parameters choose by name."""
-        entries = {self.stage.module}
+        """The science to start from: what the stage calls, and what the parameters choose by name."""
+        entries = {"robustfeatures.engine.determinism"} if self.stage.uses_torch else set()
         match self.parameters:
             case Data() as data:
+                entries.add("robustfeatures.data.preparing")
                 entries |= {source_entry(each.source) for each in data.all_sources()}
             case Model(architecture=architecture, training=training, probes=probes):
-                entries.add(factory_name(architecture.name))
+                entries |= {"robustfeatures.training.model", factory_name(architecture.name)}
                 if training.adversary is not None or any(probe.attack for probe in probes):
                     entries.add("robustfeatures.training.adversary")
                 if any(probe.measure == "performance-correlation" for probe in probes):
                     entries.add("robustfeatures.training.performance_correlation")
+            case Derived(method=method):
+                entries |= {"robustfeatures.derived.deriving", METHODS[method.kind].module}
             case Evaluation(attacks=attacks):
-                entries |= {attack.module for attack in attacks}
+                entries |= {"robustfeatures.attacks.evaluating.evaluation", *(attack.module for attack in attacks)}
             case Measurement(module=module):
                 entries.add(f"robustfeatures.{module}")
         for recipe in self.inputs.values():

@@ -9,9 +9,9 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.canonical import digest
 from robustfeatures.pipeline.plan.estimates import estimate
-from robustfeatures.pipeline.store.files import read_json
 from robustfeatures.pipeline.store.references import Artifacts
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import file_sha256, read_json, write_atomically, write_json
 from robustfeatures.pipeline.plan.code import code_digest
-from robustfeatures.pipeline.store.files import file_sha256, read_json, write_atomically, write_json
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.checks import PUBLISHED
@@ -28,8 +28,6 @@ TABLES = {
     ("measurement", "rows.csv"): "measurements",
     ("model", "history.csv"): "histories",
 }
-# What rows.csv of an evaluation calls all attacks together.
-ALL_ATTACKS = "all"
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,8 @@ class ViewJob:
                     payloads[need["row"], need["seed"]] = path
                 else:
                     rows = pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
-                    frames[TABLES[reference["stage"], path.name]].append(rows)
+                    kind = TABLES[reference["stage"], path.name]
+                    frames[kind].append(_named(rows, reference["recipe"]) if kind == "evaluations" else rows)
         read = {
             kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()
         }
@@ -109,14 +108,33 @@ class ViewJob:
         )
 
 
+def attack_names(recipe: Mapping[str, Any]) -> list[str]:
+    """The names of the attacks of an evaluation, from its record, in the order in which they run."""
+    from pydantic import TypeAdapter
+
+    from robustfeatures.attacks.evaluating.settings import Evaluation
+
+    parameters = TypeAdapter(Evaluation).validate_python(recipe["parameters"], strict=False)
+    return [attack.name for attack in parameters.attacks]
+
+
+def _named(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of one evaluation with the name of the `attack` that ran last, and whether it is the `final` one."""
+    names = attack_names(recipe)
+    named = rows.assign(final=(rows["eps"] == 0) | (rows["attacks"] == len(names)))
+    last = [names[count - 1] if count else "" for count in rows["attacks"]]
+    named.insert(list(rows.columns).index("attacks"), "attack", last)
+    return named
+
+
 def _by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Evaluations in percent: of all attacks together, and of each with those before it."""
     if not len(rows):
         return rows, rows
     shares = rows.assign(accuracy=100.0 * rows["correct"] / rows["total"])
-    all_of_them = shares["attack"] == ALL_ATTACKS
-    together = shares[all_of_them].drop(columns="attack")
-    return together.reset_index(drop=True), shares[~all_of_them].reset_index(drop=True)
+    together = shares[shares["final"]].drop(columns=["attack", "attacks", "final"])
+    single = shares[shares["attacks"] > 0].drop(columns=["attacks", "final"])
+    return together.reset_index(drop=True), single.reset_index(drop=True)
 
 
 def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.store.files import file_sha256, read_json, sync, write_json
+from robustfeatures.files import file_sha256, read_json, sync, write_json
 from robustfeatures.pipeline.store.store import Store
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.store.files import write_atomically
+from robustfeatures.files import write_atomically
 
 log = logging.getLogger(__name__)
 

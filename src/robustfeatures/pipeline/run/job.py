@@ -8,7 +8,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.code import ROOT, code_digest, forget_sources
 from robustfeatures.pipeline.plan.tasks import Task, read_task
 from robustfeatures.pipeline.run import gpus
@@ -26,7 +27,6 @@ from robustfeatures.pipeline.run.blocks import Blocks, Share
 from robustfeatures.pipeline.run.memory import keep_freed
 from robustfeatures.pipeline.run.progress import Progress
 from robustfeatures.pipeline.store.content import content_digest
-from robustfeatures.pipeline.store.files import read_json
 from robustfeatures.pipeline.store.references import (
     Artifacts,
     read_reference,
@@ -40,6 +40,8 @@ from robustfeatures.pipeline.store.store import Store, discard
 if TYPE_CHECKING:
     import torch
 
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.models.network import Network
     from robustfeatures.pipeline.study.parameters import Parameters
 
 log = logging.getLogger(__name__)
@@ -64,12 +66,20 @@ class Surroundings:
 
 
 class Job:
-    """What a stage may ask of the job that runs it."""
+    """What a stage may ask of the job that runs it, and what the job hands to the science as its `Run`."""
 
     def __init__(
-        self, scratch: Path, surroundings: Surroundings, blocks: Blocks, progress: Progress, operations: float
+        self,
+        scratch: Path,
+        surroundings: Surroundings,
+        inputs: Mapping[str, Path],
+        blocks: Blocks,
+        progress: Progress,
+        operations: float,
     ) -> None:
+        """`inputs` are the payloads by their roles."""
         self.scratch = scratch
+        self.inputs = inputs
         # Floating point operations that making the whole artifact is estimated to take.
         self.operations = operations
         self.store = surroundings.store
@@ -91,6 +101,23 @@ class Job:
         if self._device == "cuda" and not torch.cuda.is_available():
             raise UserError("config.yaml: device: cuda, but torch finds no GPU here")
         return torch.device(self._device)
+
+    @property
+    def roles(self) -> Collection[str]:
+        """The roles of all inputs, in the order of the recipe."""
+        return self.inputs.keys()
+
+    def dataset(self, role: str, split: str) -> ImageDataset:
+        """One split of the data set in that role; its images are read where they are asked for."""
+        from robustfeatures.pipeline.store.datasets import read_dataset
+
+        return read_dataset(self.inputs[role], split, in_memory=False)
+
+    def network(self, role: str) -> Network:
+        """The network in that role, newly loaded, in eval mode, on the device."""
+        from robustfeatures.pipeline.store.networks import load_network
+
+        return load_network(self.inputs[role], self.device)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -214,14 +241,14 @@ def _compute(
     blocks = Blocks(store, key, share)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
     # A plan that an earlier version wrote down does not say; what it may be of, the data stage, compiles nothing.
-    job = Job(scratch, surroundings, blocks, progress, record.get("operations", 0.0))
+    job = Job(scratch, surroundings, payloads, blocks, progress, record.get("operations", 0.0))
     fresh = scratch / "payload"
     if blocks.whole:
         log.info("%s: computing %s", artifact, key)
         discard(fresh)
         fresh.mkdir()
     try:
-        import_module(stage.module).make(parameters, payloads, fresh, job)
+        import_module(stage.module).make(parameters, fresh, job)
     except UserError as error:
         raise UserError(f"{artifact}: {error}") from error
     forget_sources()
@@ -258,18 +285,11 @@ def _payload(store: Store, reference: dict[str, Any]) -> Path:
 def _prepare_torch(threads: int) -> None:
     import torch
 
+    from robustfeatures.engine.determinism import make_deterministic
+
     keep_freed()
     torch.set_num_threads(threads)
-    if torch.cuda.is_available():
-        # Only where it matters: the call imports torch's compiler, which takes a second.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
-        # Filling what is written at once anyway only costs time.
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # not in its stub
-        torch.backends.cudnn.benchmark = False
-        # Results are float32 throughout; TF32 has ten bits of mantissa.
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cuda.matmul.allow_tf32 = False
+    make_deterministic()
 
 
 def _machine() -> dict[str, Any]:

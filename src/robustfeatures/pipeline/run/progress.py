@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from robustfeatures.pipeline.store.files import write_json
+from robustfeatures.files import write_json
 
 log = logging.getLogger(__name__)
 

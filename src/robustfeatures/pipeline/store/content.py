@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from robustfeatures.files import file_sha256
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
-from robustfeatures.pipeline.store.files import file_sha256
 
 BLOCK_BYTES = 1 << 25
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import read_json, write_json
 from robustfeatures.pipeline.plan.canonical import digest, without_paths
-from robustfeatures.pipeline.store.files import read_json, write_json
 from robustfeatures.pipeline.store.store import Store
 
 

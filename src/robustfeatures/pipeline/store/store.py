@@ -16,8 +16,7 @@ from typing import Any
 from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.plan.canonical import digest
-from robustfeatures.pipeline.store.files import (
+from robustfeatures.files import (
     file_sha256,
     files_below,
     json_bytes,
@@ -26,6 +25,7 @@ from robustfeatures.pipeline.store.files import (
     sync,
     write_json,
 )
+from robustfeatures.pipeline.plan.canonical import digest
 
 MANIFEST = "manifest.json"
 # A job that has not been heard of for this long is taken for dead by jobs on other machines; on the same machine its

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from robustfeatures.pipeline.run.stages.selection import misclassified, transferring
 
 from robustfeatures.attacks.gradients import loss_gradients, pictured
-from robustfeatures.data.dataset import ImageDataset, read_dataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.derived.settings import (
     Derived,
     Inversion,
@@ -25,9 +27,8 @@ from robustfeatures.derived.settings import (
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
-from robustfeatures.models.saving import save_network
 from robustfeatures.pipeline.run.stages.derived import make
-from robustfeatures.pipeline.run.stages.selection import misclassified, transferring
+from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.pipeline.store.store import Store
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of

@@ -1,4 +1,5 @@
-"""One module per stage of the workflow: parameters and input payloads in, one payload out.
+"""One module per stage of the workflow, between science and files.
 
-Each has `make(parameters, inputs, folder, job)`, which writes the payload's files into `folder`.
+Each has `make(parameters, folder, job)`: it hands the job to the science as its `Run` and writes the payload into
+`folder`.
 """

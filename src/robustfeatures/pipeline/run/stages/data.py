@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustfeatures.data.dataset import ImageDataset, write_dataset
+from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.data.preparing import prepared
+from robustfeatures.pipeline.store.datasets import write_dataset
 
 if TYPE_CHECKING:
     from robustfeatures.data.raw import Part
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from robustfeatures.pipeline.run.job import Job
 
 
-def make(parameters: Data, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
+def make(parameters: Data, folder: Path, job: Job) -> None:
     """Write `data.zarr` with the splits that the source has or that are drawn from it."""
     parts = prepared(parameters, job.raw)
     write_dataset(folder / "data.zarr", {name: _dataset(part) for name, part in parts.items()})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +12,11 @@ if TYPE_CHECKING:
     from robustfeatures.pipeline.study.parameters import Measurement
 
 
-def make(parameters: Measurement, inputs: Mapping[str, Path], folder: Path, job: Job) -> None:
-    """Write `rows.csv`: what the module's `measure(job, inputs, **settings)` returns, columns as in its first row."""
+def make(parameters: Measurement, folder: Path, job: Job) -> None:
+    """Write `rows.csv`: what the module's `measure(run, **settings)` returns, columns as in its first row."""
     module = import_module(f"robustfeatures.{parameters.module}")
     with job.computing():
-        rows = module.measure(job, inputs, **parameters.settings)
+        rows = module.measure(job, **parameters.settings)
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()

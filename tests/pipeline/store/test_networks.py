@@ -13,7 +13,7 @@ from robustfeatures import load_model
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 from robustfeatures.models.registry import ARCHITECTURES
-from robustfeatures.models.saving import save_network
+from robustfeatures.pipeline.store.networks import save_network
 from tests.models.test_architectures import CIFAR, NARROW, narrow
 
 

@@ -1,0 +1,66 @@
+"""Derived sets: what a method derives from each split, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfeatures.derived.registry import METHODS
+from robustfeatures.engine.batches import batch_size, block_rows
+from robustfeatures.engine.prepared import Prepared
+
+if TYPE_CHECKING:
+    import torch
+
+    from robustfeatures.derived.derivation import Derivation
+    from robustfeatures.derived.settings import Derived
+    from robustfeatures.engine.compiling import Compilation
+    from robustfeatures.engine.run import Run
+
+
+def derivations(parameters: Derived, run: Run, compilation: Compilation) -> dict[str, Derivation]:
+    """What is derived with the network "source" of each split of the input "data", by the split's name.
+
+    Starts and targets are drawn from the split that is derived.
+
+    Raises:
+        UserError: the method finds nothing in a split, or does not fit it.
+    """
+    network = Prepared(run.network("source"), precision=parameters.precision)
+    method = import_module(METHODS[parameters.method.kind].module)
+    found: dict[str, Derivation] = {}
+    for split in parameters.splits:
+        original = run.dataset("data", split)
+        found[split] = method.derive(network, original, parameters.method, seed=parameters.seed, device=run.device)
+    shape = original.image_shape
+    network.compile_where_it_pays(compilation, (batch_size(run.device, shape), *shape))
+    return found
+
+
+def rows_per_block(derivation: Derivation, image_shape: tuple[int, ...], device: torch.device) -> int:
+    """How many images (C, H, W) a block holds; the last one of a set may hold fewer."""
+    return block_rows(len(derivation), batch_size(device, image_shape), image_shape)
+
+
+def generated(
+    derivation: Derivation,
+    rows: NDArray[np.int64],
+    image_shape: tuple[int, ...],
+    device: torch.device,
+    progress: Callable[[int], None],
+) -> NDArray[Any]:
+    """The images (n, C, H, W) of these rows (n,), batch by batch; `progress` is told images times steps."""
+    found = np.empty((len(rows), *image_shape), derivation.dtype)
+    size = batch_size(device, image_shape)
+    for first in range(0, len(rows), size):
+        batch = rows[first : first + size]
+
+        def told(steps: int, before: int = first * derivation.steps, count: int = len(batch)) -> None:
+            progress(before + count * steps)
+
+        found[first : first + size] = derivation.images(batch, told)
+    return found

@@ -1,0 +1,39 @@
+"""The images that a network misclassifies, as they are, with the labels that it gives them (Wallace, 2019)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robustfeatures.derived.derivation import Derivation, selected
+from robustfeatures.engine.batches import batches_of
+from robustfeatures.errors import UserError
+from robustfeatures.training.accuracy import predictions
+
+if TYPE_CHECKING:
+    import torch
+
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.derived.settings import Errors
+    from robustfeatures.engine.prepared import Prepared
+
+
+def derive(network: Prepared, original: ImageDataset, method: Errors, *, seed: int, device: torch.device) -> Derivation:
+    """The images whose predicted class is not their label, labelled with it, in their order.
+
+    Raises:
+        UserError: the network misclassifies none.
+    """
+    predicted = predictions(network, batches_of(original, device)).cpu().numpy()
+    wrong = np.flatnonzero(predicted != original.labels)
+    if not len(wrong):
+        raise UserError(f"method.errors: the source classifies all {len(original)} images right")
+    none = np.full_like(wrong, -1)
+    provenance = {
+        "source_index": original.provenance["source_index"][wrong],
+        "source_label": original.labels[wrong],
+        "start_index": none,
+        "target": none,
+    }
+    return selected(original, wrong, predicted[wrong], provenance)

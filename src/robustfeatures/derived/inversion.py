@@ -1,0 +1,72 @@
+"""D_R and D_NR: images whose representation is that of an image of the original (not-bugs-2019, C.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robustfeatures.attacks.inversion import invert
+from robustfeatures.derived.derivation import Derivation, Told, provenance
+from robustfeatures.engine.randomness import numpy_generator
+from robustfeatures.errors import UserError
+
+if TYPE_CHECKING:
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.derived.settings import Inversion
+    from robustfeatures.engine.prepared import Prepared
+
+
+def derive(
+    network: Prepared, original: ImageDataset, method: Inversion, *, seed: int, device: torch.device
+) -> Derivation:
+    """Each image inverted from another image of the split, or from noise; it keeps its label.
+
+    Raises:
+        UserError: there is no other image to start from.
+    """
+    indices = original.provenance["source_index"]
+    chosen = None if method.start == "noise" else start_rows(original, seed)
+
+    def images(rows: NDArray[np.int64], told: Told) -> NDArray[np.float32]:
+        if chosen is None:
+            start = noise(indices[rows], original.image_shape, seed)
+        else:
+            start = original.float_images(chosen[rows])
+        inverted = invert(
+            network,
+            torch.from_numpy(start).to(device),
+            torch.from_numpy(original.float_images(rows)).to(device),
+            step_size=method.step_size,
+            steps=method.steps,
+            progress=told,
+        )
+        return inverted.cpu().numpy()
+
+    start_index = None if chosen is None else indices[chosen]
+    return Derivation(original.labels, provenance(original, start_index=start_index), images, method.steps)
+
+
+def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
+    """The row (N,) of another image of the split at which each inversion starts, drawn uniformly whatever its label.
+
+    Raises:
+        UserError: the split has one image.
+    """
+    count = len(original)
+    if count < 2:
+        raise UserError("method.start: images: a split of one image has no other to start from")
+    # One of the count - 1 others: a step of 1 to count - 1 round the circle.
+    ahead = [
+        1 + numpy_generator(seed, "start", int(index)).integers(count - 1)
+        for index in original.provenance["source_index"]
+    ]
+    return (np.arange(count) + np.array(ahead)) % count
+
+
+def noise(indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
+    """Gaussian noise (n, C, H, W) of mean 1/2 and deviation 1/4, clipped to [0, 1]; the paper gives neither."""
+    drawn = [numpy_generator(seed, "start", int(index)).normal(0.5, 0.25, image_shape) for index in indices]
+    return np.clip(np.array(drawn), 0, 1).astype(np.float32)

@@ -1,0 +1,34 @@
+"""Loss gradients with respect to the images, as images (at-odds-2019, Figures 2 and 10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robustfeatures.attacks.gradients import loss_gradients, pictured
+from robustfeatures.derived.derivation import Derivation, Told, provenance
+
+if TYPE_CHECKING:
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.derived.settings import LossGradient
+    from robustfeatures.engine.prepared import Prepared
+
+
+def derive(
+    network: Prepared, original: ImageDataset, method: LossGradient, *, seed: int, device: torch.device
+) -> Derivation:
+    """The gradient at each image, with its label; nothing is drawn from the seed."""
+
+    def images(rows: NDArray[np.int64], told: Told) -> NDArray[np.float32]:
+        gradients = loss_gradients(
+            network,
+            torch.from_numpy(original.float_images(rows)).to(device),
+            torch.from_numpy(original.labels[rows]).to(device),
+        )
+        told(1)
+        return pictured(gradients, method.deviations).cpu().numpy()
+
+    return Derivation(original.labels, provenance(original), images)

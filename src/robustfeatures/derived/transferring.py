@@ -1,0 +1,36 @@
+"""Of derived images those that transfer to another network, or those that do not (two-pathways-2021, Section 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robustfeatures.derived.derivation import Derivation, selected
+from robustfeatures.engine.batches import batches_of
+from robustfeatures.errors import UserError
+from robustfeatures.training.accuracy import predictions
+
+if TYPE_CHECKING:
+    import torch
+
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.derived.settings import Transferring
+    from robustfeatures.engine.prepared import Prepared
+
+
+def derive(
+    network: Prepared, original: ImageDataset, method: Transferring, *, seed: int, device: torch.device
+) -> Derivation:
+    """The images that the network takes for their label or, by the method, those that it does not; in their order.
+
+    Raises:
+        UserError: there is none.
+    """
+    predicted = predictions(network, batches_of(original, device)).cpu().numpy()
+    kept = np.flatnonzero((predicted == original.labels) == method.transfers)
+    if not len(kept):
+        found = "none" if method.transfers else "all"
+        raise UserError(f"method.transfers: {found} of the {len(original)} images transfer to the source")
+    provenance = {name: column[kept] for name, column in original.provenance.items()}
+    return selected(original, kept, original.labels[kept], provenance)

@@ -1,0 +1,38 @@
+"""Adversarial examples away from the label, which stays; of a large radius in at-odds-2019, Section 3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robustfeatures.attacks.projected_gradient_descent import pgd
+from robustfeatures.derived.derivation import Derivation, Told, provenance
+
+if TYPE_CHECKING:
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.derived.settings import UntargetedAttack
+    from robustfeatures.engine.prepared import Prepared
+
+
+def derive(
+    network: Prepared, original: ImageDataset, method: UntargetedAttack, *, seed: int, device: torch.device
+) -> Derivation:
+    """Each image moved to a higher loss of its label; nothing is drawn from the seed."""
+
+    def images(rows: NDArray[np.int64], told: Told) -> NDArray[np.float32]:
+        moved = pgd(
+            network,
+            torch.from_numpy(original.float_images(rows)).to(device),
+            torch.from_numpy(original.labels[rows]).to(device),
+            norm=method.norm,
+            eps=method.eps,
+            step_size=method.step_size,
+            steps=method.steps,
+            progress=told,
+        )
+        return moved.cpu().numpy()
+
+    return Derivation(original.labels, provenance(original), images, method.steps)

@@ -1,0 +1,237 @@
+"""Data sets on disk: one zarr group per split, images beside labels and provenance."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.storage import LocalStore
+
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.errors import UserError, suggestion
+from robustfeatures.pipeline.store.stored_images import StoredImages, shard_file
+
+if TYPE_CHECKING:
+    from zarr.core.buffer import Buffer
+
+PROVENANCE = ("source_index", "source_label", "start_index", "target")
+# Rows are read and written in chunks of about this many bytes.
+CHUNK_BYTES = 1 << 20
+# A shard is one file, and is held in memory while it is written. An array has at most this many, however large it is.
+SHARD_BYTES = 1 << 28
+MOST_SHARDS = 40
+
+
+def write_dataset(path: Path, splits: Mapping[str, ImageDataset]) -> None:
+    """Write the splits as one zarr store at `path`: chunked, sharded into few files; images are read as they go.
+
+    Raises:
+        UserError: images of type float32 are not in [0, 1].
+    """
+    root = _create(path, splits)
+    for split, dataset in splits.items():
+        images = create_array(root.require_group(split), "images", dataset.images.shape, dataset.images.dtype)
+        for rows in shards_of(images):
+            images[rows[0] : rows[-1] + 1] = _in_range(dataset.images[rows], split)
+
+
+def write_shard(
+    path: Path, split: str, number: int, images: NDArray[Any], *, shape: tuple[int, ...], shard_rows: int
+) -> None:
+    """Write the `images` (n, C, H, W) of one shard as a file for `join_shards`; `shape` is that of the whole split.
+
+    Raises:
+        UserError: the images are not in [0, 1].
+    """
+    folder = path.with_name(f"{path.name}.zarr")
+    shutil.rmtree(folder, ignore_errors=True)
+    array = create_array(zarr.create_group(store=_Folder(folder)), "images", shape, images.dtype, shard_rows)
+    first = number * shard_rows
+    array[first : first + len(images)] = _in_range(images, split)
+    (folder / "images" / shard_file(number, array.ndim)).replace(path)
+    shutil.rmtree(folder)
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """One split whose images, of this shape (N, C, H, W) and dtype, lie in shards, `shard_rows` in each."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    labels: NDArray[np.int64]
+    provenance: Mapping[str, NDArray[np.int64]]
+    class_names: tuple[str, ...]
+    shard_rows: int
+    shards: Sequence[Path]
+
+
+def join_shards(path: Path, splits: Mapping[str, Sharded]) -> None:
+    """Write the splits as one zarr store at `path`; their shards are linked there."""
+    root = _create(path, splits)
+    for name, split in splits.items():
+        array = create_array(root.require_group(name), "images", split.shape, split.dtype, split.shard_rows)
+        for number, shard in enumerate(split.shards):
+            place = path / name / "images" / shard_file(number, array.ndim)
+            place.parent.mkdir(parents=True)
+            _link_or_copy(shard, place)
+
+
+def _link_or_copy(path: Path, place: Path) -> None:
+    """Give a file a second name, or a copy where the disk has no links, so that a kill in between loses nothing."""
+    try:
+        place.hardlink_to(path)
+    except OSError:
+        shutil.copyfile(path, place)
+
+
+class _Folder(LocalStore):
+    """A folder that one job alone writes, so that it needs no hard link, as zarr makes, to see who was first."""
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        if not await self.exists(key):
+            await self.set(key, value)
+
+
+def _create(path: Path, splits: Mapping[str, ImageDataset] | Mapping[str, Sharded]) -> zarr.Group:
+    """A store with everything but the images."""
+    root = zarr.create_group(store=_Folder(path), zarr_format=3)
+    root.attrs["class_names"] = list(next(iter(splits.values())).class_names)
+    for split, dataset in splits.items():
+        group = root.create_group(split)
+        for name, values in {"labels": dataset.labels, **dataset.provenance}.items():
+            create_array(group, name, values.shape, values.dtype)[...] = values
+    return root
+
+
+def _in_range(images: NDArray[Any], split: str) -> NDArray[Any]:
+    if images.dtype.kind == "f" and not (images.min() >= 0 and images.max() <= 1):
+        raise UserError(f"images: split {split}: values from {images.min()} to {images.max()}, not in [0, 1]")
+    return images
+
+
+def create_array(
+    group: zarr.Group, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], shard_rows: int | None = None
+) -> zarr.Array[Any]:
+    """An empty array of rows. Images are stored as they are, so that `StoredImages` finds each row by its place.
+
+    `shard_rows`, the rows of each file, may be given as a power of two or a multiple of one.
+    """
+    row_bytes = int(np.prod(shape[1:])) * dtype.itemsize
+    shard = shard_rows or min(max(SHARD_BYTES // row_bytes, -(-shape[0] // MOST_SHARDS)), shape[0])
+    chunk = min(max(1, CHUNK_BYTES // row_bytes), shard)
+    if shard_rows is not None:
+        chunk = math.gcd(shard_rows, 1 << (chunk.bit_length() - 1))
+    return group.create_array(
+        name,
+        shape=shape,
+        dtype=dtype,
+        chunks=(chunk, *shape[1:]),
+        shards=(-(-shard // chunk) * chunk, *shape[1:]),
+        compressors=None if name == "images" else "auto",
+        config={"write_empty_chunks": True},
+    )
+
+
+def shards_of(array: zarr.Array[Any]) -> Iterable[NDArray[np.int64]]:
+    """The rows of each shard in turn; a write of one never has to read another back."""
+    assert array.shards is not None
+    for first in range(0, array.shape[0], array.shards[0]):
+        yield np.arange(first, min(first + array.shards[0], array.shape[0]))
+
+
+def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageDataset:
+    """One split of the zarr store at `path`; its images as an array, or read from disk where they are asked for.
+
+    Raises:
+        UserError: the store was not written by this package, is damaged, or has no such split.
+    """
+    class_names = _class_names(_opened(path), path)
+    splits = _splits(path)
+    if split not in splits:
+        raise UserError(f"{path}: no split {split!r}{suggestion(split, splits)}")
+    folder = path / split
+    _opened(folder)
+    stored = _stored_images(folder / "images")
+    labels = _column(folder / "labels", len(stored))
+    wrong = labels[(labels < 0) | (labels >= len(class_names))]
+    if len(wrong):
+        raise UserError(f"{folder / 'labels'}: damaged: {wrong[0]} is not among the {len(class_names)} classes")
+    with _reading(stored.path):
+        images = stored[np.arange(len(stored))] if in_memory else stored
+    return ImageDataset(
+        images=images,
+        labels=labels,
+        provenance={name: _column(folder / name, len(stored)) for name in PROVENANCE if (folder / name).exists()},
+        class_names=class_names,
+    )
+
+
+def splits_of(path: Path) -> tuple[str, ...]:
+    """The names of the splits in the zarr store at `path`, sorted."""
+    _opened(path)
+    return _splits(path)
+
+
+def _splits(path: Path) -> tuple[str, ...]:
+    # zarr would pass over a folder whose zarr.json is lost.
+    return tuple(sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith(".")))
+
+
+def _class_names(root: zarr.Group, path: Path) -> tuple[str, ...]:
+    class_names = root.attrs.get("class_names")
+    if not isinstance(class_names, list) or not class_names:
+        raise UserError(f"{path / 'zarr.json'}: class_names: damaged or missing; they must be a list of names")
+    return tuple(map(str, class_names))
+
+
+def _stored_images(folder: Path) -> StoredImages:
+    with _reading(folder):
+        stored = StoredImages(folder)
+    sizes = (*stored.shape, stored.shard_rows, stored.chunk_rows)
+    whole = len(stored.shape) == 4 and all(isinstance(size, int) and size > 0 for size in sizes)
+    if not whole or stored.shard_rows % stored.chunk_rows or stored.dtype not in (np.uint8, np.float32):
+        raise UserError(f"{folder}: damaged: its zarr.json does not describe images")
+    return stored
+
+
+def _column(folder: Path, count: int) -> NDArray[np.int64]:
+    """The labels or a kind of provenance of so many images, from the zarr array in a folder."""
+    with _reading(folder):
+        # Arrays of the format before this one may ask for a codec that unpickles.
+        array = zarr.open_array(store=folder, mode="r", zarr_format=3)
+        if array.shape != (count,) or array.dtype.kind not in "iu":
+            raise UserError(
+                f"{folder}: damaged: {array.dtype} {array.shape}, not an integer for each of {count} images"
+            )
+        rows = (array.shards or array.chunks)[0]
+        for number in range(-(-count // rows)):
+            file = folder / array.metadata.encode_chunk_key((number,))
+            # zarr would take what is lost for zeros.
+            if not file.is_file():
+                raise UserError(f"{file}: there is no such file")
+        return np.asarray(array[...])
+
+
+def _opened(path: Path) -> zarr.Group:
+    with _reading(path, "not a data set that this package wrote"):
+        return zarr.open_group(store=path, mode="r", zarr_format=3)
+
+
+@contextmanager
+def _reading(path: Path, otherwise: str = "damaged, or not written by this package") -> Iterator[None]:
+    """Raise a UserError that begins with `path` where zarr cannot read what is there."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # zarr and its codecs raise many kinds for damaged content
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise UserError(f"{path}: {reason or otherwise}") from error
