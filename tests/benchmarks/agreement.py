@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from robustfeatures import load_model
 from robustfeatures.attacks.carlini_wagner import carlini_wagner
+from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, Evaluation
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.network import Network
-from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 
 OUR_PGD = PGD(kind="pgd", steps=100, relative_step_sizes=(0.1,))
 APGD = AutoAttack(kind="autoattack", parts=("apgd-ce",))

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation
 from robustfeatures.attacks.gradient_ascent import frozen
 from robustfeatures.attacks.norms import NORMS
 from robustfeatures.engine.batches import InMemory, batch_size
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models.network import Network
-from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 from tests.benchmarks.timing import seconds
 
 

@@ -15,12 +15,12 @@ from torch.nn import functional
 
 from robustfeatures.attacks import invert, pgd
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.engine.batches import InMemory, batch_size
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.engine.settings import Precision
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Adversary, Training

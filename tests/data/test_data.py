@@ -11,12 +11,10 @@ import pytest
 import robustfeatures
 from robustfeatures.data import digits
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import read_dataset, splits_of, write_dataset
 from robustfeatures.data.preparing import split
 from robustfeatures.data.raw import POOL, RawData
 from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.run.stages.derived import noise, start_rows, targets
 
 DIGITS = Data(source="digits", validation=0.15, test=0.25)
 
@@ -136,33 +134,6 @@ def test_too_few_images_for_a_split() -> None:
         split({POOL: raw}, DIGITS)
 
 
-def test_a_data_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    count = 2500
-    written = ImageDataset(
-        images=generator.random((count, 3, 16, 16), dtype=np.float32),
-        labels=generator.integers(0, 3, count),
-        provenance={
-            name: generator.integers(-1, 9, count) for name in ("source_index", "source_label", "start_index", "target")
-        },
-        class_names=("a", "<b>", "ç"),
-    )
-    path = tmp_path / "data.zarr"
-    write_dataset(path, {"train": written, "validation": written})
-    assert splits_of(path) == ("train", "validation")
-    read = read_dataset(path, "validation")
-    np.testing.assert_array_equal(read.images, written.images)
-    np.testing.assert_array_equal(read.labels, written.labels)
-    assert read.class_names == written.class_names
-    assert list(read.provenance) == list(written.provenance)
-    for name, column in written.provenance.items():
-        np.testing.assert_array_equal(read.provenance[name], column)
-    # Chunks of about a megabyte would be eight files a split; shards make it one.
-    assert sum(file.is_file() for file in (path / "train" / "images").rglob("c/**/*")) == 1
-    with pytest.raises(UserError, match=r"no split 'tests'"):
-        read_dataset(path, "tests")
-
-
 def test_to_torch() -> None:
     images = np.array([[[[0, 51], [102, 255]]]], np.uint8)
     dataset = ImageDataset(images, np.array([1]), {}, ("a", "b"))
@@ -172,71 +143,11 @@ def test_to_torch() -> None:
     assert int(label) == 1
 
 
-def test_targets_and_starts_depend_on_the_image_alone() -> None:
-    """Neither the other images nor their order changes what is drawn for one of them."""
-    labels, indices = np.arange(1000) % 10, np.arange(1000) * 3
-    drawn = targets(labels, indices, target="random", num_classes=10, seed=0)
-    np.testing.assert_array_equal(
-        drawn[500:], targets(labels[500:], indices[500:], target="random", num_classes=10, seed=0)
-    )
-    assert not np.array_equal(drawn, targets(labels, indices, target="random", num_classes=10, seed=1))
-    # Uniform over all classes, whatever the label: each of 100 cells holds 10 on average.
-    table = np.histogram2d(labels, drawn, bins=10)[0]
-    assert ((table - 10) ** 2 / 10).sum() < 160
-    np.testing.assert_array_equal(targets(labels, indices, target="next", num_classes=10, seed=0), (labels + 1) % 10)
-    assert (targets(labels, indices, target=7, num_classes=10, seed=0) == 7).all()
-
-
-def test_inversions_start_at_another_image_whatever_its_label() -> None:
-    generator = np.random.default_rng(0)
-    labels, count = np.arange(500) % 5, 500
-    original = ImageDataset(
-        generator.random((count, 1, 2, 2), dtype=np.float32), labels, {"source_index": np.arange(count) + 7}, ("x",) * 5
-    )
-    index = original.provenance["source_index"][start_rows(original, seed=0)]
-    assert (index != original.provenance["source_index"]).all()
-    table = np.histogram2d(labels, labels[index - 7], bins=5)[0]
-    # 16 degrees of freedom; 40 is beyond the 99.9th percentile.
-    assert ((table - 20) ** 2 / 20).sum() < 45
-    drawn = noise(original.provenance["source_index"], (1, 2, 2), seed=0)
-    np.testing.assert_array_equal(noise(original.provenance["source_index"][300:], (1, 2, 2), seed=0), drawn[300:])
-    assert drawn.min() >= 0
-    assert drawn.max() <= 1
-    assert abs(drawn.mean() - 0.5) < 0.02
-
-
 def test_statistics_are_numpys() -> None:
     images = np.random.default_rng(0).integers(0, 256, (500, 3, 8, 8), dtype=np.uint8)
     mean, std = ImageDataset(images, np.zeros(500, np.int64), {}, ("a",)).channel_statistics()
     np.testing.assert_allclose(mean, (images / 255).mean(axis=(0, 2, 3)))
     np.testing.assert_allclose(std, (images / 255).std(axis=(0, 2, 3)))
-
-
-def test_images_out_of_range_are_not_written(tmp_path: Path) -> None:
-    images = np.full((4, 1, 2, 2), 1.5, np.float32)
-    with pytest.raises(UserError, match=r"images: split train: values from 1\.5 to 1\.5, not in \[0, 1\]"):
-        write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(4, np.int64), {}, ("a",))})
-
-
-@pytest.mark.parametrize("damage", ["short", "a few bytes", "index", "compressed"])
-def test_images_that_are_not_as_they_were_written(tmp_path: Path, damage: str) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (4000, 3, 16, 16), dtype=np.uint8)
-    write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(4000, np.int64), {}, ("a",))})
-    array = tmp_path / "data.zarr" / "train" / "images"
-    (shard,) = (array / "c").rglob("0/0/0/0")
-    content = shard.read_bytes()
-    if damage == "short":
-        shard.write_bytes(content[:-100])
-    elif damage == "a few bytes":
-        shard.write_bytes(content[:13])
-    elif damage == "index":
-        shard.write_bytes(content[:-20] + bytes(20))
-    else:
-        described = (array / "zarr.json").read_text()
-        (array / "zarr.json").write_text(described.replace('"name": "bytes"', '"name": "zstd"', 1))
-    expected = "the images are compressed" if damage == "compressed" else "damaged: its index does not list the rows"
-    with pytest.raises(UserError, match=expected):
-        read_dataset(tmp_path / "data.zarr", "train")
 
 
 def test_public_names() -> None:

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.engine import batches as module
 from robustfeatures.engine.batches import InMemory, Streamed, batch_size, batches_of
 from robustfeatures.models import create
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.training.accuracy import predictions
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Augmentation, Training
@@ -84,7 +84,7 @@ def test_stored_images_are_indexed_like_an_array(stored: ImageDataset) -> None:
 
 
 def test_rows_of_several_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("robustfeatures.data.dataset.SHARD_BYTES", 1 << 14)
+    monkeypatch.setattr("robustfeatures.pipeline.store.datasets.SHARD_BYTES", 1 << 14)
     images = np.random.default_rng(0).integers(0, 256, (100, 1, 16, 16), dtype=np.uint8)
     write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(100, np.int64), {}, ("a",))})
     stored = read_dataset(tmp_path / "data.zarr", "train", in_memory=False).images
@@ -111,11 +111,11 @@ MEMORY_SCRIPT = """
 import resource, sys
 from pathlib import Path
 import numpy as np, torch
-from robustfeatures.data import dataset as module
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.engine.batches import batches_of
+from robustfeatures.pipeline.store import datasets as module
 from robustfeatures.pipeline.store.content import content_digest
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 
 module.SHARD_BYTES = 1 << 24
 module.MOST_SHARDS = 1000

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from robustfeatures.attacks import pgd
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.derived.settings import Derived, TargetedAttack
 from robustfeatures.engine import compiling
 from robustfeatures.engine.batches import InMemory, batch_size
@@ -28,6 +27,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.pipeline.run.stages.derived import make
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.training.adversary import Attacker
@@ -229,7 +229,7 @@ def test_a_derived_set_is_compiled_the_same_in_every_job(
         folder = tmp_path / name
         folder.mkdir()
         compiler.calls.clear()
-        make(parameters, inputs, folder, job_in(folder, Store(tmp_path / "store"), operations=operations))
+        make(parameters, folder, job_in(folder, inputs, Store(tmp_path / "store"), operations=operations))
         return read_dataset(folder / "data.zarr", "train").float_images()
 
     expected = made("short", -1.0)

@@ -19,7 +19,6 @@ import robustfeatures.experiments.c5_large_radius_examples as c5
 import robustfeatures.experiments.c6_interpolations as c6
 import robustfeatures.experiments.c7_linear_classifiers as c7
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
@@ -28,6 +27,7 @@ from robustfeatures.experiments.shared.sweeps import crossing, interval_of_logar
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.report.building import read_published
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.study import Study
 from robustfeatures.training.settings import Model, Training

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.measurements.representation_attacks import attack_pairs, measure

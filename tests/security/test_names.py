@@ -15,7 +15,6 @@ from PIL import Image
 
 from robustfeatures.data import folder, npz
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.data.download import download
 from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError, printable
@@ -24,6 +23,7 @@ from robustfeatures.experiments.shared.plots.images import LONGEST_LABEL
 from robustfeatures.pipeline.report.building import ViewJob
 from robustfeatures.pipeline.report.tables import plain
 from robustfeatures.pipeline.report.views import report
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.exporting import export

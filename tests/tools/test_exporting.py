@@ -17,10 +17,10 @@ from PIL import Image
 
 from robustfeatures.data import constructed, folder, npz
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.tools import exporting
 from robustfeatures.tools.exporting import export
 

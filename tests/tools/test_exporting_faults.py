@@ -17,9 +17,9 @@ import torch
 
 from robustfeatures.data import constructed, folder, npz
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_json
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools import exporting
 from robustfeatures.tools.exporting import export

@@ -14,12 +14,12 @@ from torch import nn
 
 from robustfeatures.attacks import pgd
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.models.network import Network
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.run.job import Job
 from robustfeatures.pipeline.run.stages.model import make
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.pipeline.store.networks import load_network
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.training.adversary import Attacker
@@ -65,10 +65,10 @@ def data(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...], *, seed: int = 0) -> Job:
     """A model trained in the folder, as its stage does it."""
     (folder / "scratch").mkdir(parents=True)
-    job = job_in(folder, Store(folder / "store"))
+    job = job_in(folder, inputs, Store(folder / "store"))
     training = replace(QUICK, epochs=EPOCHS, schedule="one-cycle")
     parameters = Model(architecture=Architecture(name="small-cnn"), training=training, seed=seed, probes=probes)
-    make(parameters, inputs, folder, job)
+    make(parameters, folder, job)
     return job
 
 

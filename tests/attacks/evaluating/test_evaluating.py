@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustfeatures.attacks.evaluating import attacked as batching
+from robustfeatures.attacks.evaluating.evaluation import Judged, Subject, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, CarliniWagner, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.attacks.evaluating.evaluation import Judged, Subject, judged
 from tests.benchmarks.evaluation import Counting, naive
 from tests.conftest import Digits
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robustfeatures.attacks.evaluating.evaluation import Subject, counted_diagnostics, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
 from robustfeatures.experiments.shared.masking import SIGNS, warnings
 from robustfeatures.models.network import Network
-from robustfeatures.attacks.evaluating.evaluation import Subject, counted_diagnostics, judged
 from tests.conftest import Digits
 
 ATTACKS = (PGD(kind="pgd", steps=10, relative_step_sizes=(0.2,), random_starts=1), Noise(kind="noise", draws=20))
@@ -69,16 +69,15 @@ def quantised(images: Tensor) -> Tensor:
     return (2 * images).round() / 2
 
 
-def diagnosed(network: nn.Module, digits: Digits, folder: Path) -> list[str]:
-    """The warnings on an evaluation of 150 images, by way of the files that the stage writes."""
+def diagnosed(network: nn.Module, digits: Digits) -> list[str]:
+    """The warnings on an evaluation of 150 images."""
     parameters = Evaluation(split="test", norm="l2", attacks=ATTACKS, eps=(0.0, 0.3, 0.6))
     found = judged(Subject(network, InMemory(digits.images), digits.labels, 10), torch.arange(1300, 1450), parameters)
-    _write(folder, parameters, [found], 10)
-    return warnings(pd.read_csv(folder / "diagnostics.csv").assign(row="D", seed=0))
+    return warnings(pd.DataFrame(counted_diagnostics(parameters, [found])).assign(row="D", seed=0))
 
 
-def test_an_honest_network_raises_none(network: Network, digits: Digits, tmp_path: Path) -> None:
-    assert diagnosed(Prepared(network), digits, tmp_path) == []
+def test_an_honest_network_raises_none(network: Network, digits: Digits) -> None:
+    assert diagnosed(Prepared(network), digits) == []
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_masked_gradients_are_seen(
     masked: Callable[[nn.Module], nn.Module],
     signs: set[str],
 ) -> None:
-    raised = diagnosed(masked(Prepared(network)), digits, tmp_path)
+    raised = diagnosed(masked(Prepared(network)), digits)
     for sign in signs:
         assert any(SIGNS[sign][1] in warning for warning in raised), (sign, raised)
     assert all(warning.startswith("D: gradients may be masked") for warning in raised)

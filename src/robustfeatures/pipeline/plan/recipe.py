@@ -34,7 +34,7 @@ class Stage:
 
     @property
     def module(self) -> str:
-        """The module whose `make` function writes the payload; the science that it calls enters recipes, it does not."""
+        """The module whose `make` function writes the payload; of it only the science that it calls enters recipes."""
         return f"robustfeatures.pipeline.run.stages.{self.name}"
 
 

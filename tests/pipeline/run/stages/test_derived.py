@@ -1,93 +1,32 @@
-"""Derived sets that select, or lead away from the label: which images, with which labels."""
+"""Derived sets as their stage makes them: labels, images, and what it says of how far it is."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from robustfeatures.pipeline.run.stages.selection import misclassified, transferring
 
 from robustfeatures.attacks.gradients import loss_gradients, pictured
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.derived.settings import (
     Derived,
     Inversion,
     LossGradient,
     Method,
     TargetedAttack,
-    Transferring,
     UntargetedAttack,
 )
-from robustfeatures.engine.prepared import Prepared
-from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 from robustfeatures.pipeline.run.stages.derived import make
+from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.pipeline.store.store import Store
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
 from tests.pipeline.run.stages.jobs import job_in
-
-JOB: Any = SimpleNamespace(device=torch.device("cpu"), computing=nullcontext)
-
-
-def test_errors_are_the_misclassified_images_with_the_networks_labels(network: Network, digits: Digits) -> None:
-    original = split_of(digits, slice(1000, 1797))
-    with torch.no_grad():
-        predicted = network(digits.images[1000:1797]).argmax(1).numpy()
-    found = misclassified(Prepared(network), original, JOB)
-    wrong = np.flatnonzero(predicted != original.labels)
-    assert 5 < len(wrong) < 400
-    np.testing.assert_array_equal(found.provenance["source_index"], wrong)
-    np.testing.assert_array_equal(found.labels, predicted[wrong])
-    np.testing.assert_array_equal(found.provenance["source_label"], original.labels[wrong])
-    assert (found.labels != found.provenance["source_label"]).all()
-    np.testing.assert_array_equal(found.float_images(), original.float_images(wrong))
-
-
-def test_a_source_without_errors_is_refused(network: Network, digits: Digits) -> None:
-    with torch.no_grad():
-        predicted = network(digits.images[:50]).argmax(1).numpy()
-    with pytest.raises(UserError, match=r"^method\.errors: the source classifies all 50 images right$"):
-        misclassified(Prepared(network), split_of(digits, slice(0, 50), predicted), JOB)
-
-
-YES, NO = (Transferring(kind="transferring", transfers=transfers) for transfers in (True, False))
-
-
-def test_examples_are_split_by_whether_the_network_takes_them_for_their_label(network: Network, digits: Digits) -> None:
-    """Nothing is lost, nothing is changed, and where each image came from is still known."""
-    wanted = ((digits.labels[1000:1797] + torch.arange(797) % 2) % 10).numpy()
-    original = split_of(digits, slice(1000, 1797), wanted)
-    with torch.no_grad():
-        predicted = network(digits.images[1000:1797]).argmax(1).numpy()
-    transfer, rest = (transferring(Prepared(network), original, method, JOB) for method in (YES, NO))
-    np.testing.assert_array_equal(transfer.provenance["source_index"], np.flatnonzero(predicted == wanted))
-    np.testing.assert_array_equal(rest.provenance["source_index"], np.flatnonzero(predicted != wanted))
-    assert min(len(transfer), len(rest)) > 200
-    for half in (transfer, rest):
-        rows = half.provenance["source_index"]
-        np.testing.assert_array_equal(half.labels, wanted[rows])
-        np.testing.assert_array_equal(half.float_images(), original.float_images(rows))
-        assert half.provenance.keys() == original.provenance.keys()
-
-
-@pytest.mark.parametrize(("method", "found", "shift"), [(YES, "none", 1), (NO, "all", 0)])
-def test_a_half_without_examples_is_refused(
-    network: Network, digits: Digits, method: Transferring, found: str, shift: int
-) -> None:
-    with torch.no_grad():
-        predicted = network(digits.images[:50]).argmax(1).numpy()
-    given = split_of(digits, slice(0, 50), (predicted + shift) % 10)
-    with pytest.raises(UserError, match=rf"^method\.transfers: {found} of the 50 images transfer to the source$"):
-        transferring(Prepared(network), given, method, JOB)
-
 
 Reports = list[tuple[int, int]]
 
@@ -105,11 +44,11 @@ def derived(
         class_names=original.class_names,
         image_shape=original.image_shape,
     )
-    job: Any = job_in(folder, Store(folder / "store"))
+    inputs = {"data": folder / "original.zarr", "source": folder / "model.safetensors"}
+    job: Any = job_in(folder, inputs, Store(folder / "store"))
     if reports is not None:
         job.progress = lambda done, total: reports.append((done, total))
-    inputs = {"data": folder / "original.zarr", "source": folder / "model.safetensors"}
-    make(Derived(method=method, seed=0, splits=("test",)), inputs, folder, job)
+    make(Derived(method=method, seed=0, splits=("test",)), folder, job)
     return read_dataset(folder / "data.zarr", "test")
 
 
@@ -161,7 +100,7 @@ def test_how_far_a_batch_is_shows_after_every_step(
 def test_several_batches_count_on(
     network: Network, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("robustfeatures.pipeline.run.stages.derived.batch_size", lambda device, shape: 25)
+    monkeypatch.setattr("robustfeatures.derived.deriving.batch_size", lambda device, shape: 25)
     reports: Reports = []
     method = UntargetedAttack(kind="untargeted-attack", norm="l2", eps=0.5, step_size=0.1, steps=2)
     derived(tmp_path, network, split_of(digits, slice(1000, 1040)), method, reports)

@@ -1,0 +1,66 @@
+"""Data sets on disk: they come back as they were written, or are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store.datasets import read_dataset, splits_of, write_dataset
+
+
+def test_a_data_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    count = 2500
+    written = ImageDataset(
+        images=generator.random((count, 3, 16, 16), dtype=np.float32),
+        labels=generator.integers(0, 3, count),
+        provenance={
+            name: generator.integers(-1, 9, count) for name in ("source_index", "source_label", "start_index", "target")
+        },
+        class_names=("a", "<b>", "ç"),
+    )
+    path = tmp_path / "data.zarr"
+    write_dataset(path, {"train": written, "validation": written})
+    assert splits_of(path) == ("train", "validation")
+    read = read_dataset(path, "validation")
+    np.testing.assert_array_equal(read.images, written.images)
+    np.testing.assert_array_equal(read.labels, written.labels)
+    assert read.class_names == written.class_names
+    assert list(read.provenance) == list(written.provenance)
+    for name, column in written.provenance.items():
+        np.testing.assert_array_equal(read.provenance[name], column)
+    # Chunks of about a megabyte would be eight files a split; shards make it one.
+    assert sum(file.is_file() for file in (path / "train" / "images").rglob("c/**/*")) == 1
+    with pytest.raises(UserError, match=r"no split 'tests'"):
+        read_dataset(path, "tests")
+
+
+def test_images_out_of_range_are_not_written(tmp_path: Path) -> None:
+    images = np.full((4, 1, 2, 2), 1.5, np.float32)
+    with pytest.raises(UserError, match=r"images: split train: values from 1\.5 to 1\.5, not in \[0, 1\]"):
+        write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(4, np.int64), {}, ("a",))})
+
+
+@pytest.mark.parametrize("damage", ["short", "a few bytes", "index", "compressed"])
+def test_images_that_are_not_as_they_were_written(tmp_path: Path, damage: str) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (4000, 3, 16, 16), dtype=np.uint8)
+    write_dataset(tmp_path / "data.zarr", {"train": ImageDataset(images, np.zeros(4000, np.int64), {}, ("a",))})
+    array = tmp_path / "data.zarr" / "train" / "images"
+    (shard,) = (array / "c").rglob("0/0/0/0")
+    content = shard.read_bytes()
+    if damage == "short":
+        shard.write_bytes(content[:-100])
+    elif damage == "a few bytes":
+        shard.write_bytes(content[:13])
+    elif damage == "index":
+        shard.write_bytes(content[:-20] + bytes(20))
+    else:
+        described = (array / "zarr.json").read_text()
+        (array / "zarr.json").write_text(described.replace('"name": "bytes"', '"name": "zstd"', 1))
+    expected = "the images are compressed" if damage == "compressed" else "damaged: its index does not list the rows"
+    with pytest.raises(UserError, match=expected):
+        read_dataset(tmp_path / "data.zarr", "train")
