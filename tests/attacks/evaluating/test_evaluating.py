@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustfeatures.attacks.evaluating import attacked as batching
-from robustfeatures.attacks.evaluating.evaluation import Judged, Subject, judged
+from robustfeatures.attacks.evaluating.evaluation import Judged, Subject, counted, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, CarliniWagner, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.prepared import Prepared
@@ -242,3 +243,27 @@ def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:
     rows = torch.arange(1300, 1304)
     found = judged(Subject(Prepared(network), InMemory(digits.images), wrong % 10, 10), rows, parameters)
     assert not found.standing.any()
+
+
+def test_rows_count_what_the_first_attacks_leave() -> None:
+    """Two blocks, two shifts, two attacks, radii 0 and 0.5 given out of order: each count by hand."""
+    attacks = (PGD(kind="pgd", steps=1, relative_step_sizes=(1.0,)), Noise(kind="noise", draws=1))
+    parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=(0.5, 0.0), label_shifts=(0, 3))
+    standing = np.zeros((2, 2, 2, 5), np.bool_)
+    standing[0, :, 0, :4] = True
+    standing[0, 0, 1, :3] = True
+    standing[0, 1, 1, :1] = True
+    standing[1, :, 0, 4:] = True
+    blocks = [Judged(standing[..., :2], {}), Judged(standing[..., 2:], {})]
+    found = [
+        (row["label_shift"], row["eps"], row["attacks"], row["correct"], row["total"], row["classes"])
+        for row in counted(parameters, blocks, 7)
+    ]
+    assert found == [
+        (0, 0.0, 0, 4, 5, 7),
+        (0, 0.5, 1, 3, 5, 7),
+        (0, 0.5, 2, 1, 5, 7),
+        (3, 0.0, 0, 1, 5, 7),
+        (3, 0.5, 1, 0, 5, 7),
+        (3, 0.5, 2, 0, 5, 7),
+    ]

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.experiments.shared.summaries import by_seed, correlation, interval, over_seeds, with_published
+from robustfeatures.experiments.shared.intervals import interval
+from robustfeatures.experiments.shared.summaries import by_seed, correlation, over_seeds, with_published
 
 # Student's t of 2 degrees of freedom, from a printed table.
 T_OF_2 = 4.302653

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustfeatures.data.settings import Data, Listed, MergeClasses
+from robustfeatures.derived.registry import METHODS
+from robustfeatures.derived.settings import Derived
 from robustfeatures.pipeline.plan import code
 from robustfeatures.pipeline.plan.canonical import canonical_json, digest
 from robustfeatures.pipeline.plan.code import code_digest, forget_sources, modules_behind
@@ -129,6 +131,17 @@ def test_standard_training_does_not_depend_on_attacks(plan: Plan) -> None:
             assert attacks, name
 
 
+def test_a_derived_set_depends_on_its_own_method_alone(plan: Plan) -> None:
+    modules = {entry.module for entry in METHODS.values()}
+    found = set()
+    for recipe in plan.recipes.values():
+        if isinstance(recipe.parameters, Derived):
+            own = METHODS[recipe.parameters.method.kind].module
+            assert modules_behind(recipe.code_entries) & modules == {own}
+            found.add(own)
+    assert len(found) > 1
+
+
 def test_a_comment_a_docstring_and_another_module_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,10 +210,12 @@ def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspa
         assert done.returncode == 0, done.stderr
     loaded = {module for module in done.stdout.split() if not module.startswith(MACHINERY)}
     covered = modules_behind(plan.recipes[target].code_entries)
-    tables = {"robustfeatures", "robustfeatures.models.registry", "robustfeatures.data.registry"}
-    assert f"robustfeatures.pipeline.run.stages.{stage}" in loaded
-    # Reading the plan needs the names of networks and sources, and with them the packages that these names are in.
-    packages = {"robustfeatures.data", "robustfeatures.models", "robustfeatures.models.creation"}
-    assert loaded - covered <= tables | packages
-    if stage != "data":
-        assert packages - {"robustfeatures.data"} <= covered
+    # Reading the plan needs the settings of every stage and the names of what they choose; the parameters hold both.
+    planning = {module for module in loaded if module.endswith((".settings", ".registry"))}
+    source = workspace.folder / "src"
+    packages = {module for module in loaded if (source / Path(*module.split(".")) / "__init__.py").is_file()}
+    # The package `models` offers it.
+    packages.add("robustfeatures.models.creation")
+    files = {"robustfeatures.files", "robustfeatures.errors"}
+    assert loaded - covered <= planning | packages | files
+    assert covered & loaded - planning - packages - files

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robustfeatures.experiments.shared.summaries import interval
+from robustfeatures.experiments.shared.intervals import interval
 
 
 @dataclass(frozen=True)

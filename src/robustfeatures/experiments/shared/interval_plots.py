@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from robustfeatures.experiments.shared.intervals import interval
 from robustfeatures.experiments.shared.plots.style import COLOURS
-from robustfeatures.experiments.shared.summaries import interval
 
 
 def intervals(rows: pd.DataFrame, *, row: str, panel: str) -> Figure:

@@ -8,24 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+
+from robustfeatures.experiments.shared.intervals import CONFIDENCE, interval
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Results
 
-CONFIDENCE = 0.95
 ACCURACY = ("accuracy",)
-
-
-def interval(values: ArrayLike) -> tuple[float, float]:
-    """The ends of the 95 % interval of the mean (Student's t); NaN of fewer than two values."""
-    values = np.asarray(values, dtype=float)
-    if len(values) < 2:
-        return float("nan"), float("nan")
-    middle = float(values.mean())
-    half = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2) * values.std(ddof=1) / np.sqrt(len(values)))
-    return middle - half, middle + half
 
 
 def over_seeds(rows: pd.DataFrame, by: Sequence[str], *, values: Sequence[str] = ACCURACY) -> pd.DataFrame:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from robustfeatures.experiments.shared.intervals import interval
 from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, log_axis
-from robustfeatures.experiments.shared.summaries import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

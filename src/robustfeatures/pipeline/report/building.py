@@ -85,12 +85,12 @@ class ViewJob:
                 else:
                     rows = pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
                     kind = TABLES[reference["stage"], path.name]
-                    frames[kind].append(_named(rows, reference["recipe"]) if kind == "evaluations" else rows)
+                    frames[kind].append(with_attack_names(rows, reference["recipe"]) if kind == "evaluations" else rows)
         read = {
             kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()
         }
         published = read_published(experiment, self.record["published_setting"])
-        together, single = _by_attack(read["evaluations"])
+        together, single = by_attack(read["evaluations"])
         histories = read["histories"]
         return Results(
             evaluations=together,
@@ -118,7 +118,7 @@ def attack_names(recipe: Mapping[str, Any]) -> list[str]:
     return [attack.name for attack in parameters.attacks]
 
 
-def _named(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
+def with_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
     """The rows of one evaluation with the name of the `attack` that ran last, and whether it is the `final` one."""
     names = attack_names(recipe)
     named = rows.assign(final=(rows["eps"] == 0) | (rows["attacks"] == len(names)))
@@ -127,7 +127,7 @@ def _named(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
     return named
 
 
-def _by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Evaluations in percent: of all attacks together, and of each with those before it."""
     if not len(rows):
         return rows, rows

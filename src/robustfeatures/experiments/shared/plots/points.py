@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from robustfeatures.experiments.shared.intervals import CONFIDENCE
 from robustfeatures.experiments.shared.plots.style import (
     COLOURS,
     MARKERS,
@@ -21,7 +22,7 @@ from robustfeatures.experiments.shared.plots.style import (
     panels_of,
     published_handle,
 )
-from robustfeatures.experiments.shared.summaries import CONFIDENCE, correlation
+from robustfeatures.experiments.shared.summaries import correlation
 
 
 def scatter(

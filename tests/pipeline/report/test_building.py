@@ -1,0 +1,37 @@
+"""What experiments are given of evaluations: all attacks together, and each with those before it."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
+from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.report.building import by_attack, with_attack_names
+
+ATTACKS = (PGD(kind="pgd", steps=3, relative_step_sizes=(0.5,)), Noise(kind="noise", draws=2))
+
+
+def read(rows: list[tuple[float, int, int]], attacks: int) -> pd.DataFrame:
+    """The rows (eps, attacks, correct) of an evaluation that runs the first so many attacks."""
+    parameters = Evaluation(split="test", norm="l2", attacks=ATTACKS[:attacks], eps=(0.0, 0.5))
+    frame = pd.DataFrame(rows, columns=["eps", "attacks", "correct"]).assign(total=10)
+    return with_attack_names(frame, {"parameters": plain(parameters)})
+
+
+def test_evaluations_with_different_numbers_of_attacks() -> None:
+    first = read([(0.0, 0, 9), (0.5, 1, 6), (0.5, 2, 4)], attacks=2).assign(row="first")
+    second = read([(0.0, 0, 8), (0.5, 1, 5)], attacks=1).assign(row="second")
+    together, single = by_attack(pd.concat([first, second], ignore_index=True))
+    assert list(together.columns) == ["eps", "correct", "total", "row", "accuracy"]
+    assert [(row.row, row.eps, row.accuracy) for row in together.itertuples()] == [
+        ("first", 0.0, 90.0),
+        ("first", 0.5, 40.0),
+        ("second", 0.0, 80.0),
+        ("second", 0.5, 50.0),
+    ]
+    assert list(single.columns) == ["eps", "attack", "correct", "total", "row", "accuracy"]
+    assert [(row.row, row.attack, row.accuracy) for row in single.itertuples()] == [
+        ("first", ATTACKS[0].name, 60.0),
+        ("first", ATTACKS[1].name, 40.0),
+        ("second", ATTACKS[0].name, 50.0),
+    ]
