@@ -14,7 +14,7 @@ from torch.fx.experimental.optimization import fuse
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import GlobalAverage, Network
-from robustfeatures.models.registry import ARCHITECTURES
+from robustfeatures.models.registry import NETWORKS
 
 CIFAR = (3, 32, 32)
 MNIST = (1, 28, 28)
@@ -117,10 +117,10 @@ def test_the_counts_of_the_simplest() -> None:
 
 
 def test_every_architecture_is_tested() -> None:
-    assert set(NARROW) == set(ARCHITECTURES)
+    assert set(NARROW) == set(NETWORKS)
 
 
-@pytest.mark.parametrize("architecture", sorted(set(ARCHITECTURES) - {"resnet50-imagenet"}))
+@pytest.mark.parametrize("architecture", sorted(set(NETWORKS) - {"resnet50-imagenet"}))
 @pytest.mark.parametrize("shape", [(1, 32, 32), (3, 64, 64), (2, 36, 45)])
 def test_any_number_of_channels_and_many_sizes(architecture: str, shape: tuple[int, int, int]) -> None:
     network = narrow(architecture, shape).eval()
@@ -157,7 +157,7 @@ def test_the_width_scales_the_representation(architecture: str, components: int)
     assert narrow(architecture).head.in_features == components
 
 
-@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+@pytest.mark.parametrize("architecture", sorted(NETWORKS))
 def test_batch_norms_fold_into_convolutions(architecture: str) -> None:
     network = disturbed(narrow(architecture))
     images = torch.rand(4, *CIFAR)

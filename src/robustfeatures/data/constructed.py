@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from robustfeatures.data.folder import check_digest, digest_of_files, own_path
 from robustfeatures.data.npz import check_range
 from robustfeatures.data.operations import Joined
-from robustfeatures.data.raw import POOL, RawData, count_classes
+from robustfeatures.data.raw import RawData, count_classes
+from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     Raises:
         UserError: the folder has not one pair of files, another digest, or tensors of another shape, type or range.
     """
-    images_file, labels_file = _files(parameters)
+    images_file, labels_file = files_of(own_path(parameters))
     check_digest(parameters, own_digest(parameters))
     images, labels = _tensors(images_file), _tensors(labels_file)
     where = f"data.path: {images_file.parent}"
@@ -59,14 +60,18 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
 def own_digest(parameters: Data) -> str:
     """The SHA-256 over the sorted lines `<file name> <SHA-256 of the file>` of the two files."""
     digests: dict[str, str] = {}
-    for path in _files(parameters):
+    for path in files_of(own_path(parameters)):
         with path.open("rb") as file:
             digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return digest_of_files(digests)
 
 
-def _files(parameters: Data) -> tuple[Path, Path]:
-    folder = own_path(parameters)
+def files_of(folder: Path) -> tuple[Path, Path]:
+    """The file of the images and that of the labels.
+
+    Raises:
+        UserError: the folder has not one pair of files.
+    """
     pairs = [
         (path, path.with_name(path.name.removesuffix("_ims") + "_lab"))
         for path in sorted(folder.glob("*_ims"))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.datasets import load_digits
 
-from robustfeatures.data.raw import POOL, RawData
+from robustfeatures.data.raw import RawData
+from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:

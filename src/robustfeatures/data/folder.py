@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from robustfeatures.data.operations import square
-from robustfeatures.data.raw import POOL, RawData
-from robustfeatures.data.registry import BROUGHT
+from robustfeatures.data.raw import RawData
+from robustfeatures.data.registry import find_source
+from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
             nowhere, an image is unreadable or one of several in its file (unless `skip_unreadable`), grey among
             colour, transparent, deeper than 8 bits, or of another size.
     """
-    return read_images(parameters, *_list(parameters))
+    return read_images(parameters, *list_images(parameters))
 
 
 def own_digest(parameters: Data) -> str:
     """The SHA-256 over the sorted lines `<relative path> <SHA-256 of the file>` of the folder's images."""
-    return digest_of_images(parameters, _list(parameters)[0])
+    return digest_of_images(parameters, list_images(parameters)[0])
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def check_digest(parameters: Data, found: str) -> None:
     Raises:
         UserError: they differ, or the recipe has none.
     """
-    if parameters.sha256 is None and parameters.source in BROUGHT:
+    if parameters.sha256 is None and find_source(parameters.source).brought is not None:
         return
     if parameters.sha256 is None:
         raise UserError(f"data.sha256: {parameters.path} has the SHA-256 {found}; give it in the recipe")
@@ -165,7 +166,12 @@ def _existing(entry: os.DirEntry[str]) -> os.DirEntry[str]:
     return entry
 
 
-def _list(parameters: Data) -> tuple[dict[str, Listing], tuple[str, ...]]:
+def list_images(parameters: Data) -> tuple[dict[str, Listing], tuple[str, ...]]:
+    """The image files of each split, or of the pool "all", and the names of the classes; no file is opened.
+
+    Raises:
+        UserError: the folder has another layout, a class folder is missing or empty, or a link leads nowhere.
+    """
     root = own_path(parameters)
     folders = folders_in(root)
     if not folders:

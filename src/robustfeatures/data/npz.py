@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfeatures.data.folder import SPLITS, check_digest, own_path
-from robustfeatures.data.raw import POOL, RawData, count_classes
+from robustfeatures.data.raw import RawData, count_classes
+from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _read(
     """The prefix of each split, its images and labels, and `class_names` where the file has them."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            prefixes = _prefixes(file.files, path)
+            prefixes = prefixes_of(file.files, path)
             arrays = {
                 split: (_array(file, f"{prefix}images", path), _array(file, f"{prefix}labels", path))
                 for split, prefix in prefixes.items()
@@ -87,8 +88,12 @@ def _read(
         ) from error
 
 
-def _prefixes(arrays: list[str], path: Path) -> dict[str, str]:
-    """Each split, and what the names of its arrays begin with: `val_` for `val_images`, nothing for a pool."""
+def prefixes_of(arrays: list[str], path: Path) -> dict[str, str]:
+    """Each split, and what the names of its arrays begin with: `val_` for `val_images`, nothing for a pool.
+
+    Raises:
+        UserError: an array is of no known split, of a split twice, or of a pool beside splits.
+    """
     given: dict[str, str] = {}
     for array in arrays:
         name, underscore, kind = array.rpartition("_")

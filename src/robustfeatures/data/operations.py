@@ -252,7 +252,7 @@ def _listed(parts: Mapping[str, Part], operation: Listed) -> dict[str, Part]:
         raise UserError(f"{where}: the source has no split {operation.split!r} (it has: {', '.join(known)}){remedy}")
     by_name = _indices_by_name(origins)
     listed: dict[int, int] = {}
-    for line, entry in _entries(operation):
+    for line, entry in listed_entries(operation):
         index = _index_of(entry, origins, by_name, f"{where}: {operation.path}, line {line}")
         if index in listed:
             raise UserError(f"{where}: {operation.path}, line {line}: {entry!r} is on line {listed[index]} already")
@@ -264,8 +264,12 @@ def _listed(parts: Mapping[str, Part], operation: Listed) -> dict[str, Part]:
     return {**parts, **chosen}
 
 
-def _entries(operation: Listed) -> Iterator[tuple[int, str]]:
-    """The lines of the list that hold something, numbered from 1."""
+def listed_entries(operation: Listed) -> Iterator[tuple[int, str]]:
+    """The lines of the list that hold something, numbered from 1.
+
+    Raises:
+        UserError: the list is missing, is not the recipe's, or is no text.
+    """
     where, path = _where(operation), Path(operation.path)
     if not path.is_file():
         raise UserError(f"{where}: {path} does not exist")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,10 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from robustfeatures.data.operations import Resized, apply
-from robustfeatures.data.raw import POOL, Part, RawData
-from robustfeatures.data.registry import BROUGHT, source_entry
+from robustfeatures.data.raw import Part, RawData
+from robustfeatures.data.registry import Loader, find_source
+from robustfeatures.data.settings import POOL
+from robustfeatures.engine.registry import load
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ def prepared(parameters: Data, raw_folder: Path) -> dict[str, Part]:
         UserError: the source cannot be read or split so, or an operation does not fit it.
     """
     parameters = placed(parameters, raw_folder)
-    module, _, function = source_entry(parameters.source).partition(":")
-    raw: dict[str, RawData] = getattr(import_module(module), function)(parameters, raw_folder)
+    loader: Loader = load(find_source(parameters.source).loader)
+    raw = loader(parameters, raw_folder)
     for name, data in raw.items():
         data.check(f"data.path: {parameters.path}" if parameters.path else f"data.source: {parameters.source}")
         # Image folders have resized their files already, whose sizes may differ.
@@ -43,9 +44,10 @@ def prepared(parameters: Data, raw_folder: Path) -> dict[str, Part]:
 
 def placed(parameters: Data, raw_folder: Path) -> Data:
     """The parameters with the place of a set that the user brings, where they do not give one."""
-    if parameters.path is None and parameters.source in BROUGHT:
-        return replace(parameters, path=str(raw_folder / BROUGHT[parameters.source]))
-    return parameters
+    folder = find_source(parameters.source).brought
+    if parameters.path is not None or folder is None:
+        return parameters
+    return replace(parameters, path=str(raw_folder / folder))
 
 
 def split(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from robustfeatures.errors import UserError
 
-POOL = "all"
 # As in studies, which could not name such a class.
 LONGEST_NAME = 200
 

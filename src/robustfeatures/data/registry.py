@@ -1,69 +1,175 @@
-"""The names of the data sources and the functions behind them."""
+"""The data sources by name; nothing here reads a file."""
 
 from __future__ import annotations
 
-from robustfeatures.errors import UserError, suggestion
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-SOURCES = {
-    "cinic10": "robustfeatures.data.cinic10:load",
-    "cinic10-cifar": "robustfeatures.data.cinic10:load",
-    "cinic10-imagenet": "robustfeatures.data.cinic10:load",
-    "cifar10": "robustfeatures.data.cifar10:load",
-    "cifar10.1-v4": "robustfeatures.data.cifar10_1:load",
-    "cifar10.1-v6": "robustfeatures.data.cifar10_1:load",
-    "digits": "robustfeatures.data.digits:load",
-    "mnist": "robustfeatures.data.mnist:load",
-    "svhn": "robustfeatures.data.svhn:load",
-    "folder": "robustfeatures.data.folder:load",
-    "npz": "robustfeatures.data.npz:load",
-    "constructed": "robustfeatures.data.constructed:load",
-    "restricted-imagenet": "robustfeatures.data.restricted_imagenet:load",
-}
+from robustfeatures.data.settings import POOL, Data
+from robustfeatures.engine.registry import Entry, by_name, find
+from robustfeatures.errors import UserError
 
-# Sources whose files are the user's own: a study gives their `path`, and the `sha256` that says what they hold.
-OWN_FILES = frozenset({"constructed", "folder", "npz"})
-# Published sets that the user has to bring, with the folder below the raw downloads where they lie unless `path` says
-# otherwise. What they hold is known, so that a study need not say it.
-BROUGHT = {
-    "cinic10": "cinic10",
-    "cinic10-cifar": "cinic10",
-    "cinic10-imagenet": "cinic10",
-    "restricted-imagenet": "imagenet",
-}
-# The splits that a source brings, none where it is one pool of images; of the others the files say it.
-SPLITS: dict[str, tuple[str, ...]] = {
-    "cifar10": ("train", "test"),
-    "cifar10.1-v4": ("test",),
-    "cifar10.1-v6": ("test",),
-    "cinic10": ("train", "validation", "test"),
-    "cinic10-cifar": ("train", "validation", "test"),
-    "cinic10-imagenet": ("train", "validation", "test"),
-    "constructed": (),
-    "digits": (),
-    "mnist": ("train", "test"),
-    "restricted-imagenet": ("train", "test"),
-    "svhn": ("train", "test"),
-}
-# Sources whose images have many sizes.
-SIZED = frozenset({"restricted-imagenet"})
+if TYPE_CHECKING:
+    from robustfeatures.data.raw import RawData
 
 
-def source_entry(source: str, field: str = "data.source") -> str:
-    """The function that reads the source in a field, `module:function`; it takes the parameters and the raw downloads.
+@dataclass(frozen=True)
+class Size:
+    """How many images a source has.
+
+    images: their number by split ("train", "validation", "test"), or under "all" for one pool.
+    shape: (C, H, W) of each.
+    names: their file names by split, where the source has them.
+    """
+
+    images: Mapping[str, int]
+    shape: tuple[int, int, int]
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Loader(Protocol):
+    """Reads a source: its splits by name, or its one pool under "all"."""
+
+    def __call__(self, parameters: Data, raw: Path) -> dict[str, RawData]:
+        """`raw` is the folder of downloads.
+
+        Raises:
+            UserError: the source cannot be read.
+        """
+        ...
+
+
+class Counter(Protocol):
+    """Counts the images of the user's own files, without torch and without reading the images."""
+
+    def __call__(self, path: Path) -> Size:
+        """Any error says that the files cannot be read so; the loader tells the user why."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceEntry(Entry):
+    """One data source.
+
+    loader: `module:function`, a `Loader`. Beside it the module has `downloads(parameters, raw)` if it downloads, and
+        `own_digest(parameters)` if its files are the user's own or brought by the user.
+    size: how many images it has; of the user's own files `module:function`, a `Counter`.
+    pool: whether the user's own files are always one pool; a counter alone does not tell.
+    brought: for a published set that the user has to bring, the folder below the downloads where it lies unless `path`
+        says otherwise.
+    many_sizes: whether its images have many sizes, so that a study must give `size`.
+    """
+
+    loader: str
+    size: Size | str
+    pool: bool = False
+    brought: str | None = None
+    many_sizes: bool = False
+
+    @property
+    def own_files(self) -> bool:
+        """Whether its files are the user's own: a study gives their `path`, and the `sha256` of what they hold."""
+        return isinstance(self.size, str)
+
+    @property
+    def takes_path(self) -> bool:
+        """Whether a study may say where its files lie."""
+        return self.own_files or self.brought is not None
+
+    @property
+    def splits(self) -> tuple[str, ...] | None:
+        """The splits that it brings, none where it is one pool of images; None where only the files say it."""
+        if isinstance(self.size, str):
+            return () if self.pool else None
+        return tuple(split for split in self.size.images if split != POOL)
+
+    def check_size(self, size: int | None, where: str = "data.size") -> None:
+        """Check the `size` in the field `where`.
+
+        Raises:
+            UserError: the source needs one, and it is not given.
+        """
+        if self.many_sizes and size is None:
+            raise UserError(f"{where}: the source {self.name!r} needs a size, such as 224; its images have many")
+
+
+SOURCES = by_name(
+    SourceEntry(
+        name="cifar10",
+        loader="robustfeatures.data.cifar10:load",
+        size=Size({"train": 50_000, "test": 10_000}, (3, 32, 32)),
+    ),
+    SourceEntry(
+        name="cifar10.1-v4", loader="robustfeatures.data.cifar10_1:load", size=Size({"test": 2_021}, (3, 32, 32))
+    ),
+    SourceEntry(
+        name="cifar10.1-v6", loader="robustfeatures.data.cifar10_1:load", size=Size({"test": 2_000}, (3, 32, 32))
+    ),
+    SourceEntry(
+        name="cinic10",
+        loader="robustfeatures.data.cinic10:load",
+        size=Size({"train": 90_000, "validation": 90_000, "test": 90_000}, (3, 32, 32)),
+        brought="cinic10",
+    ),
+    SourceEntry(
+        name="cinic10-cifar",
+        loader="robustfeatures.data.cinic10:load",
+        size=Size({"train": 20_000, "validation": 20_000, "test": 20_000}, (3, 32, 32)),
+        brought="cinic10",
+    ),
+    SourceEntry(
+        name="cinic10-imagenet",
+        loader="robustfeatures.data.cinic10:load",
+        size=Size({"train": 70_000, "validation": 70_000, "test": 70_000}, (3, 32, 32)),
+        brought="cinic10",
+    ),
+    SourceEntry(
+        name="constructed",
+        loader="robustfeatures.data.constructed:load",
+        size="robustfeatures.data.counting:count_constructed",
+        pool=True,
+    ),
+    SourceEntry(name="digits", loader="robustfeatures.data.digits:load", size=Size({POOL: 1_797}, (1, 8, 8))),
+    SourceEntry(
+        name="folder", loader="robustfeatures.data.folder:load", size="robustfeatures.data.counting:count_folder"
+    ),
+    SourceEntry(
+        name="mnist",
+        loader="robustfeatures.data.mnist:load",
+        size=Size({"train": 60_000, "test": 10_000}, (1, 28, 28)),
+    ),
+    SourceEntry(name="npz", loader="robustfeatures.data.npz:load", size="robustfeatures.data.counting:count_npz"),
+    SourceEntry(
+        name="restricted-imagenet",
+        loader="robustfeatures.data.restricted_imagenet:load",
+        # 203 of ImageNet's classes, with at most 1300 images to train on and 50 for validation each.
+        size=Size({"train": 263_900, "test": 10_150}, (3, 224, 224)),
+        brought="imagenet",
+        many_sizes=True,
+    ),
+    SourceEntry(
+        name="svhn",
+        loader="robustfeatures.data.svhn:load",
+        size=Size({"train": 73_257, "test": 26_032}, (3, 32, 32)),
+    ),
+)
+
+
+def find_source(source: str, field: str = "data.source") -> SourceEntry:
+    """The entry of the source that a field names.
 
     Raises:
         UserError: no source has that name.
     """
-    if source not in SOURCES:
-        raise UserError(f"{field}: {source!r} is unknown{suggestion(source, SOURCES)}")
-    return SOURCES[source]
+    return find(SOURCES, source, field)
 
 
-def check_size(source: str, size: int | None, field: str = "data.size") -> None:
-    """Check the `size` in a field.
+def source_entry(source: str) -> str:
+    """`module:function` that reads the source.
 
     Raises:
-        UserError: the source needs one, and it is not given.
+        UserError: no source has that name.
     """
-    if source in SIZED and size is None:
-        raise UserError(f"{field}: the source {source!r} needs a size, such as 224; its images have many")
+    return find_source(source).loader

@@ -22,7 +22,7 @@ from robustfeatures.data.folder import (
     read_published,
 )
 from robustfeatures.data.raw import RawData
-from robustfeatures.data.registry import check_size
+from robustfeatures.data.registry import find_source
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
             ImageNet's number of images (unless `sha256` says that other images are meant), or as the source `folder`
             does.
     """
-    check_size(parameters.source, parameters.size)
+    find_source(parameters.source).check_size(parameters.size)
     return read_published(parameters, _list(parameters), tuple(RANGES), _check_counts)
 
 

@@ -16,6 +16,8 @@ ClassName = Annotated[str, StringConstraints(pattern=r"^[^\r\n]+$", max_length=2
 
 
 Split = Literal["train", "validation", "test"]
+# The name of what a source brings in place of splits, where it brings one pool of images.
+POOL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)

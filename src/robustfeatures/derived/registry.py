@@ -1,24 +1,71 @@
-"""The methods of derived sets by their kind; a module is imported only when its method runs."""
+"""The methods of derived sets by kind; the module of a method is imported only when it runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-PACKAGE = "robustfeatures.derived"
+from robustfeatures.derived.settings import (
+    Errors,
+    Inversion,
+    LossGradient,
+    Method,
+    TargetedAttack,
+    Transferring,
+    UntargetedAttack,
+)
+from robustfeatures.engine.registry import Entry, by_name, check_kinds
+
+S = TypeVar("S")
 
 
-@dataclass(frozen=True)
-class MethodEntry:
-    """What planning knows of a method: the module whose function `derive` makes a `Derivation`."""
+@dataclass(frozen=True, kw_only=True)
+class MethodEntry(Entry, Generic[S]):
+    """One way of deriving a set.
 
+    settings: what a study file says.
+    module: whose function `derive` makes a `Derivation`.
+    passes: how often an image goes forward and backward through the network, from the settings; forward alone is a
+        third.
+    """
+
+    settings: type[S]
     module: str
+    passes: Callable[[S], float]
 
 
-METHODS = {
-    "inversion": MethodEntry(f"{PACKAGE}.inversion"),
-    "targeted-attack": MethodEntry(f"{PACKAGE}.targeted_attack"),
-    "untargeted-attack": MethodEntry(f"{PACKAGE}.untargeted_attack"),
-    "loss-gradient": MethodEntry(f"{PACKAGE}.loss_gradient"),
-    "errors": MethodEntry(f"{PACKAGE}.errors"),
-    "transferring": MethodEntry(f"{PACKAGE}.transferring"),
-}
+METHODS: dict[str, MethodEntry[Any]] = by_name(
+    MethodEntry(
+        name="inversion",
+        settings=Inversion,
+        module="robustfeatures.derived.inversion",
+        passes=lambda method: method.steps,
+    ),
+    MethodEntry(
+        name="targeted-attack",
+        settings=TargetedAttack,
+        module="robustfeatures.derived.targeted_attack",
+        passes=lambda method: method.steps,
+    ),
+    MethodEntry(
+        name="untargeted-attack",
+        settings=UntargetedAttack,
+        module="robustfeatures.derived.untargeted_attack",
+        passes=lambda method: method.steps,
+    ),
+    MethodEntry(
+        name="loss-gradient",
+        settings=LossGradient,
+        module="robustfeatures.derived.loss_gradient",
+        passes=lambda method: 1,
+    ),
+    MethodEntry(name="errors", settings=Errors, module="robustfeatures.derived.errors", passes=lambda method: 1 / 3),
+    MethodEntry(
+        name="transferring",
+        settings=Transferring,
+        module="robustfeatures.derived.transferring",
+        passes=lambda method: 1 / 3,
+    ),
+)
+check_kinds(METHODS, {name: entry.settings for name, entry in METHODS.items()}, Method)

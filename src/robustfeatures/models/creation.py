@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from inspect import signature
 from typing import TYPE_CHECKING
 
-from robustfeatures.errors import UserError
-from robustfeatures.models.registry import factory_name
+from robustfeatures.engine.registry import load
+from robustfeatures.models.registry import NetworkFactory, find_network
 
 if TYPE_CHECKING:
     from robustfeatures.models.network import Network
@@ -24,10 +22,9 @@ def create(
     Raises:
         UserError: no architecture has that name, or it has no width, or it does not take this width or these images.
     """
-    module, _, function = factory_name(architecture).partition(":")
-    factory = getattr(import_module(module), function)
+    entry = find_network(architecture)
+    entry.check_width(width)
+    entry.check_images(image_shape)
+    factory: NetworkFactory = load(entry.factory)
     options = {} if width is None else {"width": width}
-    if options and "width" not in signature(factory).parameters:
-        raise UserError(f"architecture.width: {architecture!r} has no width")
-    network: Network = factory(num_classes=num_classes, image_shape=image_shape, **options)
-    return network
+    return factory(num_classes=num_classes, image_shape=image_shape, **options)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from robustfeatures.models.initialisation import he_normal
 from robustfeatures.models.network import GlobalAverage, Network
-from robustfeatures.models.requirements import require_multiple, require_side
 
 UNITS = (6, 12, 24, 16)
 
@@ -49,13 +48,9 @@ def densenet121(*, num_classes: int, image_shape: tuple[int, int, int], width: i
     that is usual for CIFAR: the first convolution is 3x3 with stride 1 and 2 `growth` = `width` filters, and no pooling
     follows it. Four blocks of 6, 12, 24 and 16 units with growth rate `width` / 2 = 32; transitions halve the channels
     and the image. Layers have the names of the common public code (`dense1.0.conv1`, `trans1.conv`). Convolutions start
-    as in `he_normal`, the head as torch's default with biases 0, as in the authors' code.
-
-    Raises:
-        UserError: `width` is odd, or the images are smaller than 8 pixels, which three poolings by 2 need.
+    as in `he_normal`, the head as torch's default with biases 0, as in the authors' code. `width` is even, and images
+    have at least 8 pixels a side, for three poolings by 2.
     """
-    require_multiple("densenet121", width, 2)
-    require_side("densenet121", image_shape, 8)
     growth = width // 2
     layers: OrderedDict[str, nn.Module] = OrderedDict(conv1=nn.Conv2d(image_shape[0], width, 3, padding=1, bias=False))
     channels = width

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import nn
 
 from robustfeatures.engine.vision import torchvision
-from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 
 
@@ -15,12 +14,7 @@ def resnet50_imagenet(*, num_classes: int, image_shape: tuple[int, int, int]) ->
     He, Zhang, Ren and Sun (2016), "Deep Residual Learning for Image Recognition", Table 1, with the stride on the 3x3
     convolution of each unit. It is made for 3 x 224 x 224; other sizes work too. Layers start as in torchvision: the
     convolutions as in `he_normal`, the head as torch's default.
-
-    Raises:
-        UserError: the images have not three channels.
     """
-    if image_shape[0] != 3:
-        raise UserError(f"architecture.name: 'resnet50-imagenet' takes images of 3 channels, not {image_shape[0]}")
     features = torchvision().models.resnet50(weights=None)
     head = nn.Linear(features.fc.in_features, num_classes)
     features.fc = nn.Identity()

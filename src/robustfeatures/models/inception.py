@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.models.network import GlobalAverage, Network
-from robustfeatures.models.requirements import require_multiple, require_side
 
 Size = int | tuple[int, int]
 
@@ -111,13 +110,9 @@ def inception_v3(*, num_classes: int, image_shape: tuple[int, int, int], width: 
     Table 1 with the modules of Figures 5 to 7, in the form that H. Phan published for CIFAR-10 (PyTorch_CIFAR10): one
     3x3 convolution of `width` = 192 filters with stride 1 stands in for the five convolutions and two poolings before
     the first module, so that the modules see images of 32, 15 and 7 pixels instead of 35, 17 and 8. There is no
-    dropout before the head. All layers start as torch's default.
-
-    Raises:
-        UserError: `width` is no multiple of 12, or the images are smaller than 7 pixels, which the two reductions need.
+    dropout before the head. All layers start as torch's default. `width` is a multiple of 12, and images have at
+    least 7 pixels a side, for the two reductions.
     """
-    require_multiple("inception-v3", width, 12)
-    require_side("inception-v3", image_shape, 7)
     unit = width // 12
     features = nn.Sequential(
         OrderedDict(

@@ -6,7 +6,6 @@ from torch import nn
 
 from robustfeatures.models.initialisation import he_normal
 from robustfeatures.models.network import GlobalAverage, Network
-from robustfeatures.models.requirements import require_side
 
 # Filters of each convolution in units of the width; a group ends with pooling (configuration D).
 GROUPS = ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8))
@@ -18,12 +17,9 @@ def vgg16(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 6
     Simonyan and Zisserman (2015), "Very Deep Convolutional Networks for Large-Scale Image Recognition", Table 1, D, in
     the form that is usual for CIFAR: the 13 convolutions are followed by batch norm (Ioffe and Szegedy, 2015) and
     ReLU, and after the last pooling (and averaging, where images are larger than 32 pixels) one linear layer stands in
-    for the three of the paper. Convolutions start as in `he_normal`, the head as torch's default.
-
-    Raises:
-        UserError: the images are smaller than 32 pixels, which five poolings by 2 need.
+    for the three of the paper. Convolutions start as in `he_normal`, the head as torch's default. Images have at least
+    32 pixels a side, for five poolings by 2.
     """
-    require_side("vgg16", image_shape, 32)
     layers: list[nn.Module] = []
     channels = image_shape[0]
     for group in GROUPS:

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.data.preparing import placed
-from robustfeatures.data.registry import BROUGHT, source_entry
+from robustfeatures.data.registry import find_source, source_entry
 from robustfeatures.data.settings import Listed
+from robustfeatures.engine.registry import load
 from robustfeatures.errors import UserError
 from robustfeatures.files import file_sha256
 from robustfeatures.pipeline.study.study import read_study
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from robustfeatures.data.download import Download
     from robustfeatures.data.settings import Data
 
@@ -50,9 +49,10 @@ def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     downloaded: set[Path] = set()
     for where, given in _sources(study):
         data = placed(given, raw)
-        module = import_module(source_entry(data.source).partition(":")[0])
+        name = source_entry(data.source).partition(":")[0]
+        module = import_module(name)
         if data.path is not None:
-            yield f"{where}: data.path", partial(_own_files, data, module, study, where)
+            yield f"{where}: data.path", partial(_own_files, data, load(f"{name}:own_digest"), study, where)
         elif hasattr(module, "downloads"):
             fresh = [file for file in module.downloads(data, raw) if file.path not in downloaded]
             downloaded |= {file.path for file in fresh}
@@ -78,14 +78,14 @@ def _download(source: str, file: Download) -> str:
     return f"{source}: {file.path}: {file.path.stat().st_size} bytes, {file.checksum} as published"
 
 
-def _own_files(data: Data, module: ModuleType, study: Path, where: str) -> str:
+def _own_files(data: Data, own_digest: Callable[[Data], str], study: Path, where: str) -> str:
     try:
-        found: str = module.own_digest(data)
+        found = own_digest(data)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
     if data.sha256 is not None:
         return f"{data.source}: {data.path}: " + _compared(found, data.sha256, f"{where}: data.sha256: {data.path}")
-    if data.source in BROUGHT:
+    if find_source(data.source).brought is not None:
         return f"{data.source}: {data.path}: complete, SHA-256 {found}"
     return f"{data.source}: {data.path}: write beside this path in {study}: sha256: {found}"
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import yaml
+from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
+from robustfeatures.errors import UserError
 from robustfeatures.models import create
-from robustfeatures.models.registry import ARCHITECTURES
+from robustfeatures.models.registry import NETWORKS
 from robustfeatures.models.settings import Architecture
-from robustfeatures.pipeline.plan.estimates import OPERATIONS, SIZES, estimate, forward_operations
+from robustfeatures.pipeline.plan.estimates import estimate, forward_operations
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.plan.tasks import tasks_of
 from robustfeatures.pipeline.study.config import Config
@@ -28,9 +34,9 @@ def counted(architecture: Architecture, image_shape: tuple[int, int, int]) -> fl
     return float(counter.get_total_flops())
 
 
-@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_operations_of_every_network(name: str) -> None:
-    side = OPERATIONS[name][1]
+    side = NETWORKS[name].side
     shape = (1 if side < 32 else 3, side, side)
     assert forward_operations(Architecture(name=name), shape) == pytest.approx(
         counted(Architecture(name=name), shape), rel=0.02
@@ -42,14 +48,6 @@ def test_operations_grow_with_width_and_pixels(width: int, side: int) -> None:
     architecture = Architecture(name="resnet18", width=width)
     shape = (3, side, side)
     assert forward_operations(architecture, shape) == pytest.approx(counted(architecture, shape), rel=0.1)
-
-
-def test_sizes_of_sources() -> None:
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    assert SIZES["digits"] == (len(digits.images), (1, *digits.images.shape[1:]))
-    assert all(count > 0 and len(shape) == 3 for count, shape in SIZES.values())
 
 
 def test_a_study_of_large_images_asks_for_more() -> None:
@@ -83,3 +81,51 @@ def test_parts_share_the_time() -> None:
         estimated = estimate(plan.recipes[name])
         shared_seconds = estimated.seconds(gpu=True, threads=1, parts=parts)
         assert (shared_seconds < estimated.seconds(gpu=True, threads=1, parts=1)) == (parts > 1)
+
+
+def longest(folder: Path, name: str, changes: dict[str, Any]) -> int:
+    """The minutes that the longest job of the CIFAR-10 study asks for, with other data."""
+    study = {**yaml.safe_load((STUDIES / "not-bugs-cifar10-fast.yaml").read_text()), **changes}
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump({**study, "experiments": {"A1": {}}}))
+    config = Config(study=name, device="cuda", seeds_per_job=1)
+    return max(task.minutes for task in tasks_of(unfold(config, folder), config, gpus=1))
+
+
+def test_900_small_images_ask_for_minutes(tmp_path: Path) -> None:
+    """An image folder and an `.npz` file are counted, so that they ask for what a published set of that size would."""
+    pixels = np.random.default_rng(0).integers(0, 256, (900, 32, 32, 3), np.uint8)
+    for number, image in enumerate(pixels):
+        path = tmp_path / "photographs" / str(number % 3) / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    np.savez(tmp_path / "photographs.npz", images=pixels.transpose(0, 3, 1, 2), labels=np.arange(900) % 3)
+    sha256 = hashlib.sha256(b"").hexdigest()
+    own = {"sha256": sha256, "test": 0.2, "validation": 0.1}
+    folder = longest(tmp_path, "folder", {"data": {"source": "folder", "path": str(tmp_path / "photographs"), **own}})
+    npz = longest(tmp_path, "npz", {"data": {"source": "npz", "path": str(tmp_path / "photographs.npz"), **own}})
+    assert folder == npz < 15
+    # 60 000 images of the same size, by contrast.
+    assert longest(tmp_path, "cifar10", {"data": {"source": "cifar10", "validation": 0.1}}) > 60
+
+
+def test_a_network_that_the_images_do_not_fit_is_refused(tmp_path: Path) -> None:
+    for changes, message in (
+        (
+            {"architecture": {"name": "vgg16"}},
+            "architecture.name: 'vgg16' needs images of at least 32 x 32 pixels, not 8",
+        ),
+        ({"architecture": {"name": "linear", "width": 8}}, "architecture.width: 'linear' has no width"),
+        (
+            {"architecture": {"name": "densenet121", "width": 9}},
+            "architecture.width: 'densenet121' takes a multiple of 2",
+        ),
+        (
+            {"architecture": {"name": "resnet50-imagenet"}},
+            "architecture.name: 'resnet50-imagenet' takes images of 3 chan",
+        ),
+    ):
+        study = {**yaml.safe_load((STUDIES / "smoke.yaml").read_text()), **changes}
+        (tmp_path / "changed.yaml").write_text(yaml.safe_dump(study))
+        with pytest.raises(UserError) as refusal:
+            unfold(Config(study="changed"), tmp_path)
+        assert str(refusal.value).startswith(f"{tmp_path / 'changed.yaml'}: {message}")

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from robustfeatures import load_model
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
-from robustfeatures.models.registry import ARCHITECTURES
+from robustfeatures.models.registry import NETWORKS
 from robustfeatures.pipeline.store.networks import save_network
 from tests.models.test_architectures import CIFAR, NARROW, narrow
 
@@ -23,7 +23,7 @@ def saved(network: Network, path: Path, architecture: str, width: int | None) ->
     return path
 
 
-@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+@pytest.mark.parametrize("architecture", sorted(NETWORKS))
 def test_round_trip(architecture: str, tmp_path: Path) -> None:
     network = narrow(architecture)
     images = torch.rand(4, *CIFAR)

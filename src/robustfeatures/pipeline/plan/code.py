@@ -15,7 +15,7 @@ PACKAGE = "robustfeatures"
 ROOT = Path(__file__).resolve().parents[2]
 
 # These only say in which module a name lives; which module that is enters each recipe by itself.
-NAME_TABLES = frozenset({PACKAGE, f"{PACKAGE}.models.registry", f"{PACKAGE}.data.registry"})
+NAME_TABLES = frozenset({PACKAGE, *(f"{PACKAGE}.{name}.registry" for name in ("data", "derived", "engine", "models"))})
 
 
 def code_digest(entries: Iterable[str]) -> str:

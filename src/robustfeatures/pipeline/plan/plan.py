@@ -9,13 +9,16 @@ from typing import Any
 
 from robustfeatures.errors import UserError, suggestion
 from robustfeatures.experiments.catalogue import experiment, experiment_modules
+from robustfeatures.models.registry import find_network
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.plan.sizes import size_below
 from robustfeatures.pipeline.plan.view import Part, View, views_of
 from robustfeatures.pipeline.study.checks import check_digests
 from robustfeatures.pipeline.study.config import Config
-from robustfeatures.pipeline.study.study import find_study, read_study
+from robustfeatures.pipeline.study.study import Study, find_study, read_study
 from robustfeatures.pipeline.study.validation import validated
+from robustfeatures.training.settings import Model
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,22 @@ def unfold(config: Config, studies: Path) -> Plan:
     for part in parts.values():
         for need in part.needs:
             need.recipe.collect(recipes)
+    try:
+        for recipe in recipes.values():
+            _check_images(study, recipe)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     return Plan(recipes, tuple(views_of(study, config.study, parts)))
+
+
+def _check_images(study: Study, recipe: Recipe) -> None:
+    """Check that the network of a recipe takes the images that it trains on, where their size is known."""
+    if not isinstance(recipe.parameters, Model):
+        return
+    architecture, size = recipe.parameters.architecture, size_below(recipe)
+    if size is not None:
+        where = next(where for where, one in study.all_architectures().items() if one == architecture)
+        find_network(architecture.name).check_images(size.shape, where)
 
 
 def _part(pieces: Pieces, identifier: str, where: str) -> Part:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from robustfeatures.attacks.evaluating.registry import find_attack
 from robustfeatures.attacks.evaluating.settings import Attack
 from robustfeatures.attacks.settings import NormName
-from robustfeatures.data.registry import BROUGHT, OWN_FILES, SPLITS, check_size, source_entry
+from robustfeatures.data.registry import SourceEntry, find_source
 from robustfeatures.data.settings import Data, Listed, Split
 from robustfeatures.errors import UserError, suggestion
+from robustfeatures.models.registry import find_network
+from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.settings import Training
 
@@ -25,25 +28,25 @@ def check_data(data: Data, where: str) -> None:
             size that is not given or takes none that is, or the shares leave nothing.
     """
     for each, place in data.placed_sources(where):
-        source_entry(each.source, f"{place}.source")
-        _check_files(each, place)
-        _check_splits(each, place)
-        check_size(each.source, each.size, f"{place}.size")
+        source = find_source(each.source, f"{place}.source")
+        _check_files(each, source, place)
+        _check_splits(each, source, place)
+        source.check_size(each.size, f"{place}.size")
 
 
-def _check_files(data: Data, where: str) -> None:
-    if data.source in OWN_FILES and data.path is None:
+def _check_files(data: Data, source: SourceEntry, where: str) -> None:
+    if source.own_files and data.path is None:
         raise UserError(f"{where}.path: the source {data.source!r} needs the path of your files")
-    if data.source not in OWN_FILES | BROUGHT.keys():
+    if not source.takes_path:
         for name in ("path", "sha256"):
             if getattr(data, name) is not None:
                 raise UserError(f"{where}.{name}: the source {data.source!r} takes none")
-    if data.source in OWN_FILES and not Path(str(data.path)).exists():
+    if source.own_files and not Path(str(data.path)).exists():
         raise UserError(f"{where}.path: {data.path} does not exist")
 
 
-def _check_splits(data: Data, where: str) -> None:
-    brought = SPLITS.get(data.source)
+def _check_splits(data: Data, source: SourceEntry, where: str) -> None:
+    brought = source.splits
     if brought == () and data.test is None:
         raise UserError(
             f"{where}.test: the source {data.source!r} has one pool of images; say what share of it is for testing"
@@ -60,7 +63,7 @@ def _check_splits(data: Data, where: str) -> None:
 def has_split(data: Data, split: Split) -> bool:
     """Whether a data set has a split, as far as its study tells; what is not known of the user's files may be there."""
     for each in data.all_sources():
-        brought = SPLITS.get(each.source)
+        brought = find_source(each.source).splits
         if brought is None or split in (brought or ("train", "test")):
             return True
         if split == "validation" and each.validation is not None:
@@ -75,7 +78,7 @@ def check_digests(data: Data, where: str) -> None:
         UserError: a SHA-256 is missing.
     """
     for each, place in data.placed_sources(where):
-        files: dict[str, Data | Listed] = {place: each} if each.source in OWN_FILES else {}
+        files: dict[str, Data | Listed] = {place: each} if find_source(each.source).own_files else {}
         for number, operation in enumerate(each.operations):
             if isinstance(operation, Listed):
                 files[f"{place}.operations.{number}"] = operation
@@ -99,6 +102,15 @@ def check_training(training: Training, where: str) -> None:
         )
     if training.natural and training.adversary is None:
         raise UserError(f"{where}.natural: {training.natural} of a batch is spared, but there is no adversary")
+
+
+def check_network(architecture: Architecture, where: str) -> None:
+    """Check what can be said of the network in the field `where` before it is made.
+
+    Raises:
+        UserError: it is unknown, has no width, or not this one.
+    """
+    find_network(architecture.name, f"{where}.name").check_width(architecture.width, where)
 
 
 def check_published_setting(setting: str) -> None:
@@ -125,5 +137,7 @@ def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None
     """
     if len({attack.name for attack in attacks}) < len(attacks):
         raise UserError(f"{where}: an attack appears twice")
-    if norm != "l2" and any(attack.kind == "cw-l2" for attack in attacks):
-        raise UserError(f"{where}: cw-l2 attacks in the norm l2 alone, not in {norm}")
+    for attack in attacks:
+        norms = find_attack(attack.kind).norms
+        if norm not in norms:
+            raise UserError(f"{where}: {attack.kind} attacks in the norm {' or '.join(norms)} alone, not in {norm}")

@@ -15,11 +15,11 @@ from robustfeatures.data.settings import Data, Split
 from robustfeatures.derived.settings import Method
 from robustfeatures.engine.settings import PositiveFloat, Precision, Seed, Strict
 from robustfeatures.errors import UserError, suggestion
-from robustfeatures.models.registry import factory_name
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.study.checks import (
     check_attacks,
     check_data,
+    check_network,
     check_published_setting,
     check_training,
 )
@@ -100,7 +100,7 @@ def read_study(path: Path) -> Study:
         for where, data in study.all_data().items():
             check_data(data, where)
         for where, architecture in study.all_architectures().items():
-            factory_name(architecture.name, f"{where}.name")
+            check_network(architecture, where)
         for name, training in study.training.items():
             check_training(training, f"training.{name}")
         cells = {cell.name: cell.training for grid in study.grids for cell in study.cells(grid)}

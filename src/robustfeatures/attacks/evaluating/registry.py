@@ -1,0 +1,81 @@
+"""The attacks of evaluations by kind; the module of an attack is imported only when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from robustfeatures.attacks.evaluating.settings import (
+    PGD,
+    Attack,
+    Attacking,
+    AutoAttack,
+    CarliniWagner,
+    Noise,
+)
+from robustfeatures.attacks.settings import NormName
+from robustfeatures.engine.registry import Entry, by_name, check_kinds, find
+
+if TYPE_CHECKING:
+    from robustfeatures.attacks.evaluating.attacked import Attacked, Outcome
+
+S = TypeVar("S", bound=Attacking)
+S_contra = TypeVar("S_contra", bound=Attacking, contravariant=True)
+
+
+class EvaluatingAttack(Protocol[S_contra]):
+    """The function `attack` of the module of an attack."""
+
+    def __call__(self, attacked: Attacked, settings: S_contra) -> Outcome:
+        """Which of the images withstand the attack at which radii."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackEntry(Entry, Generic[S]):
+    """One attack of an evaluation.
+
+    settings: what a study file says; its `module`, named after the kind, has an `EvaluatingAttack` called `attack`.
+    passes: how often an image goes forward and backward through the network, if it never falls, from the settings and
+        the number of radii; forward alone is a third.
+    norms: those that it attacks in.
+    """
+
+    settings: type[S]
+    passes: Callable[[S, int], float]
+    norms: tuple[NormName, ...] = ("l2", "linf")
+
+
+def _pgd_passes(settings: PGD, radii: int) -> float:
+    return radii * (settings.steps + 1) * len(settings.relative_step_sizes) * (1 + settings.random_starts)
+
+
+def _autoattack_passes(settings: AutoAttack, radii: int) -> float:
+    """100 iterations for the label or for each of nine targets; FAB also goes forward."""
+    parts = {"apgd-ce": 100.0, "apgd-t": 900.0, "fab-t": 1200.0, "square": settings.queries / 3}
+    return radii * sum(parts[part] for part in settings.parts)
+
+
+ATTACKS: dict[str, AttackEntry[Any]] = by_name(
+    AttackEntry(name="pgd", settings=PGD, passes=_pgd_passes),
+    # One search for all radii.
+    AttackEntry(
+        name="cw-l2",
+        settings=CarliniWagner,
+        passes=lambda settings, radii: settings.searches * settings.steps,
+        norms=("l2",),
+    ),
+    AttackEntry(name="autoattack", settings=AutoAttack, passes=_autoattack_passes),
+    AttackEntry(name="noise", settings=Noise, passes=lambda settings, radii: radii * settings.draws / 3),
+)
+check_kinds(ATTACKS, {name: entry.settings for name, entry in ATTACKS.items()}, Attack)
+
+
+def find_attack(kind: str, field: str = "attacks.kind") -> AttackEntry[Any]:
+    """The entry of the attack that a field names.
+
+    Raises:
+        UserError: no attack is of that kind.
+    """
+    return find(ATTACKS, kind, field)

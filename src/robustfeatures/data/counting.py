@@ -1,0 +1,104 @@
+"""How many images the user's own files hold, and their shape: from names and headers, before anything is read."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections import OrderedDict
+from math import prod
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from robustfeatures.data.registry import Size
+from robustfeatures.data.settings import POOL, Data
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def count_folder(path: Path) -> Size:
+    """The image files of a folder by split, and the shape of the first that can be opened."""
+    from PIL import Image, UnidentifiedImageError
+
+    from robustfeatures.data.folder import FORMATS, GREY, list_images
+
+    listings, _ = list_images(Data(source="folder", path=str(path)))
+    names = {split: listing.names(range(len(listing.files))) for split, listing in listings.items()}
+    for file in (file for listing in listings.values() for file in listing.files):
+        try:
+            with Image.open(path / file, formats=FORMATS) as image:
+                channels = 1 if image.mode in GREY else 3
+                shape = (channels, image.height, image.width)
+                return Size({split: len(files) for split, files in names.items()}, shape, names)
+        except UnidentifiedImageError:
+            continue
+    raise ValueError(f"{path} holds no image that can be opened")
+
+
+def count_npz(path: Path) -> Size:
+    """The lengths of the arrays of labels, and the shape of the first array of images, from their headers."""
+    from robustfeatures.data.npz import prefixes_of
+
+    with zipfile.ZipFile(path) as file:
+        arrays = [name.removesuffix(".npy") for name in file.namelist()]
+        prefixes = prefixes_of(arrays, path)
+        counts = {split: _npy_shape(file, f"{prefix}labels")[0] for split, prefix in prefixes.items()}
+        _, channels, height, width = _npy_shape(file, f"{next(iter(prefixes.values()))}images")
+    return Size(counts, (channels, height, width))
+
+
+def _npy_shape(file: zipfile.ZipFile, name: str) -> tuple[int, ...]:
+    from numpy.lib import format as npy
+
+    with file.open(f"{name}.npy") as member:
+        read = npy.read_array_header_1_0 if npy.read_magic(member) == (1, 0) else npy.read_array_header_2_0
+        shape: tuple[int, ...] = read(member)[0]
+        return shape
+
+
+def count_constructed(path: Path) -> Size:
+    """The lengths of the tensors of labels, and the shape of the first of images, from the pickles without torch."""
+    from robustfeatures.data.constructed import files_of
+
+    images, labels = (_tensor_shapes(file) for file in files_of(path))
+    _, channels, height, width = images[0]
+    return Size({POOL: sum(prod(shape) for shape in labels)}, (channels, height, width))
+
+
+def _tensor_shapes(path: Path) -> list[tuple[int, ...]]:
+    """The shapes of the tensors in a file that `torch.save` wrote, in either of its formats."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            name = next(name for name in file.namelist() if name.endswith("/data.pkl"))
+            with file.open(name) as member:
+                loaded = _Shapes(member).load()
+    else:
+        with path.open("rb") as old:
+            # A magic number, the version of the format and facts of the machine come before the tensors.
+            *_, loaded = (_Shapes(old).load() for _ in range(4))
+    # One tensor alone is one shape.
+    return [loaded] if isinstance(loaded[0], int) else list(loaded)
+
+
+class _Shapes(pickle.Unpickler):
+    """Reads a pickle of tensors as their shapes; what else it names is refused, so that it runs nothing."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file, encoding="latin1")
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Only what torch writes for a tensor."""
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _shape
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if module == "torch" and name.endswith("Storage"):
+            return name
+        raise pickle.UnpicklingError(f"{module}.{name} is no tensor")
+
+    def persistent_load(self, identifier: Any) -> None:
+        """The values of a tensor, which are not read."""
+
+
+def _shape(storage: None, offset: int, shape: Sequence[int], *others: Any) -> tuple[int, ...]:
+    return tuple(shape)
