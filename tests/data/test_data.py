@@ -12,8 +12,8 @@ import robustfeatures
 from robustfeatures.data import digits
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.data.preparing import split
-from robustfeatures.data.raw import POOL, RawData
-from robustfeatures.data.settings import Data
+from robustfeatures.data.raw import RawData
+from robustfeatures.data.settings import POOL, Data
 from robustfeatures.errors import UserError
 
 DIGITS = Data(source="digits", validation=0.15, test=0.25)

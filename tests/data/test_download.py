@@ -21,6 +21,7 @@ import pytest
 from robustfeatures.data import download as downloads
 from robustfeatures.data.download import Download, check_counts, download
 from robustfeatures.data.raw import RawData
+from robustfeatures.data.registry import SOURCES, Size, SourceEntry
 from robustfeatures.errors import UserError
 
 CONTENT = np.random.default_rng(0).bytes(3_000_000)
@@ -321,8 +322,14 @@ def test_the_checksum_in_words(tmp_path: Path) -> None:
     assert Download(("x",), tmp_path, sha256=SHA256).checksum == f"SHA-256 {SHA256}"
 
 
-def test_published_counts() -> None:
+def test_published_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def publish(train: int, test: int) -> None:
+        size = Size({"train": train, "test": test}, (1, 2, 2))
+        monkeypatch.setitem(SOURCES, "known", SourceEntry(name="known", loader="known:load", size=size))
+
     raw = RawData(np.zeros((3, 1, 2, 2), np.uint8), np.zeros(3, np.int64), ("a",))
-    check_counts({"train": raw, "test": raw}, {"train": 3, "test": 3}, "known")
+    publish(train=3, test=3)
+    check_counts({"train": raw, "test": raw}, "known")
+    publish(train=3, test=4)
     with pytest.raises(UserError, match=r"^data\.source: known: the split test has 3 images, not the published 4$"):
-        check_counts({"train": raw, "test": raw}, {"train": 3, "test": 4}, "known")
+        check_counts({"train": raw, "test": raw}, "known")

@@ -16,6 +16,7 @@ from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
 from robustfeatures.tools.fetching import fetch
 from tests.data.test_folder import NOWHERE, cinic, everything, load, parameters, picture, pool_of, write
+from tests.data.test_torchvision_sets import publish
 from tests.tools.test_fetching import study
 
 
@@ -58,7 +59,7 @@ def test_fetching_tells_what_a_published_set_lacks(tmp_path: Path, monkeypatch: 
         cinic10.load(Data(source="cinic10-cifar", path=str(place)), NOWHERE)
     study(tmp_path, source="cinic10-cifar", sha256=own)
     assert list(fetch(path, tmp_path / "raw")) == [f"cinic10-cifar: {place}: SHA-256 {own} as in the study"]
-    monkeypatch.setitem(cinic10.COUNTS, "cinic10-cifar", 10)
+    publish(monkeypatch, "cinic10-cifar", train=10, validation=10, test=10)
     study(tmp_path, source="cinic10-cifar")
     assert list(fetch(path, tmp_path / "raw")) == [f"cinic10-cifar: {place}: complete, SHA-256 {own}"]
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from robustfeatures.data.operations import apply
-from robustfeatures.data.raw import POOL, Part, RawData
+from robustfeatures.data.raw import Part, RawData
 from robustfeatures.data.settings import (
+    POOL,
     Concatenate,
     Data,
     KeepClasses,

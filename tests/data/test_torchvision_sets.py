@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from PIL import Image
 
 from robustfeatures.data import cifar10, cifar10_1, mnist, svhn
 from robustfeatures.data.raw import RawData
+from robustfeatures.data.registry import SOURCES, Size
 from robustfeatures.data.settings import Data
 from robustfeatures.engine.vision import torchvision
 from robustfeatures.errors import UserError
@@ -52,6 +53,13 @@ def invented(count: int, shape: tuple[int, ...]) -> Photographs:
     generator = np.random.default_rng(count)
     images = generator.integers(0, 256, (count, *shape), dtype=np.uint8)
     return Photographs(images, np.arange(count) * 7 % 10, [f"thing_s_{number:06}.png" for number in range(count)])
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, source: str, **images: int) -> None:
+    """Make so many images of each split the published number."""
+    size = SOURCES[source].size
+    assert isinstance(size, Size)
+    monkeypatch.setitem(SOURCES, source, replace(SOURCES[source], size=replace(size, images=images)))
 
 
 def real(archive: str, classes: list[str], count: int) -> Photographs:
@@ -129,7 +137,7 @@ def serve_cifar10(
     monkeypatch.setattr(kind, "train_list", [[name, md5(files[name])] for name in BATCHES])
     monkeypatch.setattr(kind, "test_list", [["test_batch", md5(files["test_batch"])]])
     monkeypatch.setattr(kind, "meta", {**kind.meta, "md5": md5(files["batches.meta"])})
-    monkeypatch.setattr(cifar10, "COUNTS", {"train": train, "test": test})
+    publish(monkeypatch, "cifar10", train=train, test=test)
     return files
 
 
@@ -147,7 +155,7 @@ def serve_mnist(server: Server, monkeypatch: pytest.MonkeyPatch, photographs: Ph
     kind = torchvision().datasets.MNIST
     monkeypatch.setattr(kind, "mirrors", [closed_port(), server.url])
     monkeypatch.setattr(kind, "resources", resources)
-    monkeypatch.setattr(mnist, "COUNTS", {"train": train, "test": test})
+    publish(monkeypatch, "mnist", train=train, test=test)
 
 
 def serve_svhn(server: Server, monkeypatch: pytest.MonkeyPatch, photographs: Photographs, test: int) -> None:
@@ -164,7 +172,7 @@ def serve_svhn(server: Server, monkeypatch: pytest.MonkeyPatch, photographs: Pho
     # Never asked for.
     published["extra"] = [server.url + "extra_32x32.mat", "extra_32x32.mat", "0" * 32]
     monkeypatch.setattr(torchvision().datasets.SVHN, "split_list", published)
-    monkeypatch.setattr(svhn, "COUNTS", {"train": train, "test": test})
+    publish(monkeypatch, "svhn", train=train, test=test)
 
 
 def serve_cifar10_1(server: Server, monkeypatch: pytest.MonkeyPatch, version: str, photographs: Photographs) -> None:
@@ -177,7 +185,7 @@ def serve_cifar10_1(server: Server, monkeypatch: pytest.MonkeyPatch, version: st
         sums[name] = sha256(file.getvalue())
     monkeypatch.setattr(cifar10_1, "ADDRESS", server.url)
     monkeypatch.setattr(cifar10_1, "SHA256", sums)
-    monkeypatch.setattr(cifar10_1, "COUNTS", {f"cifar10.1-{version}": len(photographs.labels)})
+    publish(monkeypatch, f"cifar10.1-{version}", test=len(photographs.labels))
 
 
 def assert_same(raw: dict[str, RawData], photographs: Photographs, test: int) -> None:
@@ -301,10 +309,9 @@ def test_another_number_of_images_is_refused(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
 ) -> None:
     serve, load = SETS[source]
-    module = {"cifar10": cifar10, "mnist": mnist, "svhn": svhn, "cifar10.1-v6": cifar10_1}[source]
-    published = dict(module.COUNTS)
+    published = SOURCES[source]
     serve(server, monkeypatch)
-    monkeypatch.setattr(module, "COUNTS", published)
+    monkeypatch.setitem(SOURCES, source, published)
     with pytest.raises(UserError, match=rf"^data\.source: {source}: the split \w+ has \d\d images, not the published "):
         load(Data(source=source), tmp_path)
 
@@ -364,7 +371,10 @@ def test_published_addresses_and_sums_are_complete(tmp_path: Path) -> None:
             assert all(url.startswith(("https://", "http://")) and url.endswith(file.path.name) for url in file.urls)
             assert len(file.md5 or "") == 32 or len(file.sha256 or "") == 64
     assert counts == {"cifar10": 1, "mnist": 4, "svhn": 2, "cifar10.1-v4": 2, "cifar10.1-v6": 2}
-    assert cifar10.COUNTS == {"train": 50_000, "test": 10_000}
-    assert mnist.COUNTS == {"train": 60_000, "test": 10_000}
-    assert svhn.COUNTS == {"train": 73_257, "test": 26_032}
-    assert cifar10_1.COUNTS == {"cifar10.1-v4": 2021, "cifar10.1-v6": 2000}
+    assert {source: SOURCES[source].published_images for source in modules} == {
+        "cifar10": {"train": 50_000, "test": 10_000},
+        "mnist": {"train": 60_000, "test": 10_000},
+        "svhn": {"train": 73_257, "test": 26_032},
+        "cifar10.1-v4": {"test": 2021},
+        "cifar10.1-v6": {"test": 2000},
+    }

@@ -32,7 +32,6 @@ NAMES = {
     ("numpy", "ndarray"): "numpy",
     ("numpy", "dtype"): "numpy",
 }
-COUNTS = {"train": 50_000, "test": 10_000}
 
 
 def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
@@ -62,7 +61,7 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     class_names = tuple(files[kind.meta["filename"]][kind.meta["key"]])
     batches = {"train": kind.train_list, "test": kind.test_list}
     splits = {split: _split([files[name] for name, _ in listed], class_names) for split, listed in batches.items()}
-    check_counts(splits, COUNTS, parameters.source)
+    check_counts(splits, parameters.source)
     return splits
 
 

@@ -22,6 +22,7 @@ from robustfeatures.data.folder import (
     read_published,
 )
 from robustfeatures.data.raw import RawData
+from robustfeatures.data.registry import find_source
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ def _from_cifar(name: str) -> bool:
     raise UserError(f"data.path: {name!r} is no file of CINIC-10: neither 'cifar...' nor '<synset>_<number>'")
 
 
-# Images of each split.
-COUNTS = {"cinic10": 90_000, "cinic10-cifar": 20_000, "cinic10-imagenet": 70_000}
 PARTS: dict[str, Callable[[str], bool]] = {
     "cinic10": lambda name: True,
     "cinic10-cifar": _from_cifar,
@@ -70,11 +69,11 @@ def own_digest(parameters: Data) -> str:
 
 
 def _check_counts(listings: Mapping[str, Listing], parameters: Data, remedy: str) -> None:
-    for split, listing in listings.items():
-        if len(listing.files) != COUNTS[parameters.source]:
+    for split, published in find_source(parameters.source).published_images.items():
+        found = len(listings[split].files)
+        if found != published:
             raise UserError(
-                f"data.path: {parameters.path}: {split} has {len(listing.files)} images, not the published "
-                f"{COUNTS[parameters.source]}; {remedy}"
+                f"data.path: {parameters.path}: {split} has {found} images, not the published {published}; {remedy}"
             )
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from filelock import SoftFileLease
 from tqdm import tqdm
 
+from robustfeatures.data.registry import find_source
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -126,13 +127,13 @@ def sole_right(path: Path) -> Iterator[None]:
         yield
 
 
-def check_counts(splits: Mapping[str, RawData], published: Mapping[str, int], source: str) -> None:
-    """Compare the number of images of each split with the published one.
+def check_counts(splits: Mapping[str, RawData], source: str) -> None:
+    """Compare the number of images of each split with the published one, which the source's entry holds.
 
     Raises:
         UserError: a split has more or fewer images.
     """
-    for split, count in published.items():
+    for split, count in find_source(source).published_images.items():
         found = len(splits[split].labels)
         if found != count:
             raise UserError(f"data.source: {source}: the split {split} has {found} images, not the published {count}")

@@ -85,6 +85,12 @@ class SourceEntry(Entry):
             return () if self.pool else None
         return tuple(split for split in self.size.images if split != POOL)
 
+    @property
+    def published_images(self) -> Mapping[str, int]:
+        """The number of images of each split of a published set."""
+        assert isinstance(self.size, Size)
+        return self.size.images
+
     def check_size(self, size: int | None, where: str = "data.size") -> None:
         """Check the `size` in the field `where`.
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
 
 # The published split "extra" (531 131 easier images) is left out.
-COUNTS = {"train": 73_257, "test": 26_032}
+SPLITS = ("train", "test")
 
 
 def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
     """The files of both splits, with torchvision's addresses and MD5 sums, at the place where torchvision looks."""
     published = torchvision().datasets.SVHN.split_list
-    return tuple(Download((url,), _folder(raw) / name, md5=md5) for url, name, md5 in map(published.get, COUNTS))
+    return tuple(Download((url,), _folder(raw) / name, md5=md5) for url, name, md5 in map(published.get, SPLITS))
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:
@@ -32,8 +32,8 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     """
     for file in downloads(parameters, raw):
         file.bring()
-    splits = {split: _split(raw, split) for split in COUNTS}
-    check_counts(splits, COUNTS, parameters.source)
+    splits = {split: _split(raw, split) for split in SPLITS}
+    check_counts(splits, parameters.source)
     return splits
 
 

@@ -1,0 +1,117 @@
+"""The registries: what an entry must say, and that what it says is so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Discriminator
+
+from robustfeatures.attacks.evaluating.registry import ATTACKS, AttackEntry
+from robustfeatures.attacks.evaluating.settings import Noise
+from robustfeatures.data.registry import SOURCES, SourceEntry
+from robustfeatures.derived.registry import METHODS, MethodEntry
+from robustfeatures.engine.registry import Entry, by_name, check_kinds, load
+from robustfeatures.errors import UserError
+from robustfeatures.models.registry import NETWORKS, NetworkEntry
+
+NETWORK = {"name": "mine", "factory": "robustfeatures.models.simple:linear", "operations": 1e6, "side": 32, "width": 8}
+SOURCE = {"name": "mine", "loader": "robustfeatures.data.digits:load", "size": "robustfeatures.data.counting:count_npz"}
+ATTACK = {"name": "mine", "settings": Noise, "passes": lambda settings, radii: 1.0}
+METHOD = {"name": "mine", "settings": Noise, "module": "robustfeatures.data", "passes": lambda method: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [(NetworkEntry, NETWORK), (SourceEntry, SOURCE), (AttackEntry, ATTACK), (MethodEntry, METHOD)],
+)
+def test_an_entry_that_lacks_something_says_which(kind: type[Entry], fields: dict[str, Any]) -> None:
+    assert kind(**fields).name == "mine"
+    for field in fields.keys() - {"name"}:
+        with pytest.raises(UserError) as refusal:
+            kind(**{name: value for name, value in fields.items() if name != field})
+        assert str(refusal.value) == f"{kind.__name__} 'mine': {field} is missing"
+    with pytest.raises(UserError, match=rf"^{kind.__name__} '': name is missing$"):
+        kind(**{name: value for name, value in fields.items() if name != "name"})
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(UserError, match=r"^NetworkEntry 'mine': the name is taken; choose another$"):
+        by_name(NetworkEntry(**NETWORK), NetworkEntry(**NETWORK))
+
+
+@dataclass(frozen=True)
+class First:
+    kind: Literal["first"]
+
+
+@dataclass(frozen=True)
+class Second:
+    kind: Literal["second"]
+
+
+Both = Annotated[First | Second, Discriminator("kind")]
+
+
+def test_entries_and_the_union_of_settings_hold_the_same() -> None:
+    entries = by_name(Entry(name="first"), Entry(name="second"))
+    check_kinds(entries, {"first": First, "second": Second}, Both)
+    with pytest.raises(UserError, match=r"^Second: kind: 'second' has no entry in the registry$"):
+        check_kinds(by_name(Entry(name="first")), {"first": First}, Both)
+    third = {**entries, **by_name(Entry(name="third"))}
+    missing = r"^Entry 'third': settings: Noise is not in the union of settings with kind: 'third'$"
+    with pytest.raises(UserError, match=missing):
+        check_kinds(third, {"first": First, "second": Second, "third": Noise}, Both)
+    with pytest.raises(UserError, match=r"^Entry 'first': settings: Second is not in the union"):
+        check_kinds(entries, {"first": Second, "second": First}, Both)
+
+
+def test_what_is_named_but_not_there() -> None:
+    assert load("math:floor")(1.5) == 1
+    with pytest.raises(UserError, match=r"^robustfeatures\.nope:make: there is no module robustfeatures\.nope$"):
+        load("robustfeatures.nope:make")
+    with pytest.raises(UserError, match=r"^nope\.nope:make: there is no module nope$"):
+        load("nope.nope:make")
+    with pytest.raises(UserError, match=r"^robustfeatures\.errors:nope: robustfeatures\.errors has no 'nope'$"):
+        load("robustfeatures.errors:nope")
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_networks(name: str) -> None:
+    entry = NETWORKS[name]
+    parameters = signature(load(entry.factory)).parameters
+    assert parameters.keys() - {"width"} == {"num_classes", "image_shape"}
+    # Operations are counted at the width that the factory takes without being told.
+    assert (parameters["width"].default if "width" in parameters else None) == entry.width
+    entry.check_width(entry.width)
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_sources(name: str) -> None:
+    entry = SOURCES[name]
+    assert list(signature(load(entry.loader)).parameters) == ["parameters", "raw"]
+    module = entry.loader.partition(":")[0]
+    if entry.takes_path:
+        assert list(signature(load(f"{module}:own_digest")).parameters) == ["parameters"]
+    if isinstance(entry.size, str):
+        assert list(signature(load(entry.size)).parameters) == ["path"]
+
+
+@pytest.mark.parametrize("kind", sorted(ATTACKS))
+def test_attacks(kind: str) -> None:
+    required: dict[str, Any] = {
+        "pgd": {"steps": 5, "relative_step_sizes": (0.1,)},
+        "noise": {"draws": 3},
+    }
+    settings = ATTACKS[kind].settings(kind=kind, **required.get(kind, {}))
+    assert list(signature(load(f"{settings.module}:attack")).parameters) == ["attacked", "settings"]
+    assert ATTACKS[kind].passes(settings, 2) > 0
+
+
+@pytest.mark.parametrize("kind", sorted(METHODS))
+def test_methods(kind: str) -> None:
+    parameters = signature(import_module(METHODS[kind].module).derive).parameters
+    assert list(parameters)[:3] == ["network", "original", "method"]
