@@ -22,7 +22,7 @@ def create(
     Raises:
         UserError: no architecture has that name, or it has no width, or it does not take this width or these images.
     """
-    entry = find_network(architecture)
+    entry = find_network(architecture, "architecture")
     entry.check_width(width)
     entry.check_images(image_shape)
     factory: NetworkFactory = load(entry.factory)
