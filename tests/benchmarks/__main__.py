@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 import torch
 import typer
+from robustfeatures.engine.compiling import device_name
 
 from robustfeatures.attacks.evaluating.settings import PGD
 from robustfeatures.data.preparing import prepared
 from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.compiling import device_name
 from robustfeatures.engine.precision import has_bfloat16
 from robustfeatures.engine.settings import Precision
 from robustfeatures.pipeline.run.memory import keep_freed

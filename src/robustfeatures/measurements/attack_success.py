@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import split_seed
 from robustfeatures.models.saving import load_network
 from robustfeatures.training.augmentation import Augmenter
@@ -50,7 +50,7 @@ def measure(
     set the class before is the label.
     """
     data = read_dataset(inputs["data"], "train", in_memory=False)
-    network = Prepared(load_network(inputs["source"], job.device), precision=precision)
+    network = FrozenNetwork(load_network(inputs["source"], job.device), precision=precision)
     images = batches_of(data, job.device)
     generator = torch.Generator().manual_seed(split_seed(seed, "augmentation"))
     augment = Augmenter(Augmentation(**augmentation), len(data), generator, job.device)

@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import split_seed
 from robustfeatures.models.saving import load_network
 
@@ -57,8 +57,8 @@ def measure(
     Neurons and features are numbered from 0, features as the classes. `accuracy` (0 to 1, test split) is the head's on
     its own classes. A third head, "features", of accuracy NaN, holds the cosines of the features with one another.
     """
-    network = Prepared(load_network(inputs["model"], job.device), precision=precision)
-    classes = network.copy.head.out_features
+    network = FrozenNetwork(load_network(inputs["model"], job.device), precision=precision)
+    classes = network.network.head.out_features
     raw = {split: representations(network, inputs["data"], split, job.device) for split in ("train", "test")}
     mean, scale = standardisation(raw["train"][0])
     (train, train_labels), (test, test_labels) = (((each - mean) * scale, labels) for each, labels in raw.values())
@@ -82,7 +82,7 @@ def measure(
     ]
 
 
-def representations(network: Prepared, path: Path, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
+def representations(network: FrozenNetwork, path: Path, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
     """g(x), float32 (N, D), of a split, and its labels (N,), on the device."""
     data = read_dataset(path, split, in_memory=False)
     images = batches_of(data, device)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from robustfeatures.attacks.representation_pgd import representation_pgd
 from robustfeatures.data.dataset import ImageDataset, read_dataset
 from robustfeatures.engine.batches import batch_size
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import numpy_generator
 from robustfeatures.models.saving import load_network
 
@@ -51,9 +51,9 @@ def measure(
     names), `total` images attacked, `reached` (taken for the target afterwards), `before` (taken for it already).
     """
     data = read_dataset(inputs["data"], split, in_memory=False)
-    extractor = Prepared(load_network(inputs["extractor"], job.device), precision=precision)
+    extractor = FrozenNetwork(load_network(inputs["extractor"], job.device), precision=precision)
     victims = {
-        role.removeprefix(VICTIM): Prepared(load_network(path, job.device), precision=precision)
+        role.removeprefix(VICTIM): FrozenNetwork(load_network(path, job.device), precision=precision)
         for role, path in inputs.items()
         if role.startswith(VICTIM)
     }

@@ -20,7 +20,7 @@ from torch import Tensor
 from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def measure(
     labels = torch.from_numpy(data.labels).to(job.device)
     paths = {role.removeprefix(TARGET_ROLE): path for role, path in inputs.items() if role.startswith(TARGET_ROLE)}
     networks = {
-        name: Prepared(load_network(path, job.device), precision=precision)
+        name: FrozenNetwork(load_network(path, job.device), precision=precision)
         for name, path in {"source": inputs["source"], **paths}.items()
     }
     order, size = torch.arange(len(data)), batch_size(job.device, data.image_shape)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.experiments.shared.masking import SIGNS, warnings
 from robustfeatures.models.network import Network
 from robustfeatures.pipeline.run.stages.evaluation import _write, judged
@@ -78,7 +78,7 @@ def diagnosed(network: nn.Module, digits: Digits, folder: Path) -> list[str]:
 
 
 def test_an_honest_network_raises_none(network: Network, digits: Digits, tmp_path: Path) -> None:
-    assert diagnosed(Prepared(network), digits, tmp_path) == []
+    assert diagnosed(FrozenNetwork(network), digits, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_masked_gradients_are_seen(
     masked: Callable[[nn.Module], nn.Module],
     signs: set[str],
 ) -> None:
-    raised = diagnosed(masked(Prepared(network)), digits, tmp_path)
+    raised = diagnosed(masked(FrozenNetwork(network)), digits, tmp_path)
     for sign in signs:
         assert any(SIGNS[sign][1] in warning for warning in raised), (sign, raised)
     assert all(warning.startswith("D: gradients may be masked") for warning in raised)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.attacks.norms import NORMS, Norm
+from robustfeatures.attacks.norms import Norm, norm_named
 from robustfeatures.engine.batches import batch_size
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Attacked:
     @property
     def ball(self) -> Norm:
         """What a step and a ball are."""
-        return NORMS[self.norm]
+        return norm_named(self.norm)
 
     @property
     def levels(self) -> Tensor:

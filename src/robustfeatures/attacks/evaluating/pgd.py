@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome, State, work_through
+from robustfeatures.attacks.gradient_ascent import ascent_step
 from robustfeatures.attacks.norms import TINY
 from robustfeatures.engine.randomness import split_seed
 
@@ -75,9 +76,9 @@ class _Runs:
         self.broken_at[state["place"]] = torch.where(wrong, state["level"], self.broken_at[state["place"]])
         eps = self._wide(self.attacked.radii[state["level"]])
         size = self._wide(self.sizes[state["run"] % self.from_image]) * eps
-        ball, origin = self.attacked.ball, state["origin"]
-        moved = ball.step(images.detach(), gradient, size)
-        state["image"] = ball.project(moved, origin, eps).clamp_(0.0, 1.0)
+        state["image"] = ascent_step(
+            images.detach(), gradient, norm=self.attacked.ball, step_size=size, origin=state["origin"], eps=eps
+        )
         state["step"] = state["step"] + 1
         done = wrong | self._begin_next(state, ended & ~wrong)
         return state, done

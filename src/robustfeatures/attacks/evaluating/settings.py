@@ -119,5 +119,6 @@ class Evaluation(Strict):
     norm: NormName
     attacks: Attacks
     precision: Precision = "float32"
+    compile: bool = False
     eps: Annotated[tuple[Radius, ...], MinLen(1)]
     label_shifts: Annotated[tuple[Annotated[int, Ge(0)], ...], MinLen(1)] = (0,)

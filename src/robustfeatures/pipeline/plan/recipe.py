@@ -16,7 +16,6 @@ from robustfeatures.errors import UserError
 from robustfeatures.models.registry import factory_name
 from robustfeatures.pipeline.plan.canonical import digest, plain, without_paths
 from robustfeatures.pipeline.plan.code import code_digest
-from robustfeatures.pipeline.plan.estimates import estimate
 from robustfeatures.pipeline.study.parameters import Measurement, Parameters
 from robustfeatures.training.settings import Model
 
@@ -135,7 +134,6 @@ class Recipe:
             "parameters": plain(self.parameters),
             "code_entries": list(self.code_entries),
             "inputs": {role: recipe.name for role, recipe in self.inputs.items()},
-            "operations": estimate(self).operations,
         }
 
     @cached_property

@@ -66,12 +66,8 @@ class Surroundings:
 class Job:
     """What a stage may ask of the job that runs it."""
 
-    def __init__(
-        self, scratch: Path, surroundings: Surroundings, blocks: Blocks, progress: Progress, operations: float
-    ) -> None:
+    def __init__(self, scratch: Path, surroundings: Surroundings, blocks: Blocks, progress: Progress) -> None:
         self.scratch = scratch
-        # Floating point operations that making the whole artifact is estimated to take.
-        self.operations = operations
         self.store = surroundings.store
         self.raw = surroundings.raw
         self.blocks = blocks
@@ -213,8 +209,7 @@ def _compute(
     scratch = store.scratch(key)
     blocks = Blocks(store, key, share)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
-    # A plan that an earlier version wrote down does not say; what it may be of, the data stage, compiles nothing.
-    job = Job(scratch, surroundings, blocks, progress, record.get("operations", 0.0))
+    job = Job(scratch, surroundings, blocks, progress)
     fresh = scratch / "payload"
     if blocks.whole:
         log.info("%s: computing %s", artifact, key)

@@ -22,7 +22,7 @@ from robustfeatures.derived.settings import (
     Transferring,
     UntargetedAttack,
 )
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 from robustfeatures.models.saving import save_network
@@ -40,7 +40,7 @@ def test_errors_are_the_misclassified_images_with_the_networks_labels(network: N
     original = split_of(digits, slice(1000, 1797))
     with torch.no_grad():
         predicted = network(digits.images[1000:1797]).argmax(1).numpy()
-    found = misclassified(Prepared(network), original, JOB)
+    found = misclassified(FrozenNetwork(network), original, JOB)
     wrong = np.flatnonzero(predicted != original.labels)
     assert 5 < len(wrong) < 400
     np.testing.assert_array_equal(found.provenance["source_index"], wrong)
@@ -54,7 +54,7 @@ def test_a_source_without_errors_is_refused(network: Network, digits: Digits) ->
     with torch.no_grad():
         predicted = network(digits.images[:50]).argmax(1).numpy()
     with pytest.raises(UserError, match=r"^method\.errors: the source classifies all 50 images right$"):
-        misclassified(Prepared(network), split_of(digits, slice(0, 50), predicted), JOB)
+        misclassified(FrozenNetwork(network), split_of(digits, slice(0, 50), predicted), JOB)
 
 
 YES, NO = (Transferring(kind="transferring", transfers=transfers) for transfers in (True, False))
@@ -66,7 +66,7 @@ def test_examples_are_split_by_whether_the_network_takes_them_for_their_label(ne
     original = split_of(digits, slice(1000, 1797), wanted)
     with torch.no_grad():
         predicted = network(digits.images[1000:1797]).argmax(1).numpy()
-    transfer, rest = (transferring(Prepared(network), original, method, JOB) for method in (YES, NO))
+    transfer, rest = (transferring(FrozenNetwork(network), original, method, JOB) for method in (YES, NO))
     np.testing.assert_array_equal(transfer.provenance["source_index"], np.flatnonzero(predicted == wanted))
     np.testing.assert_array_equal(rest.provenance["source_index"], np.flatnonzero(predicted != wanted))
     assert min(len(transfer), len(rest)) > 200
@@ -85,7 +85,7 @@ def test_a_half_without_examples_is_refused(
         predicted = network(digits.images[:50]).argmax(1).numpy()
     given = split_of(digits, slice(0, 50), (predicted + shift) % 10)
     with pytest.raises(UserError, match=rf"^method\.transfers: {found} of the 50 images transfer to the source$"):
-        transferring(Prepared(network), given, method, JOB)
+        transferring(FrozenNetwork(network), given, method, JOB)
 
 
 Reports = list[tuple[int, int]]

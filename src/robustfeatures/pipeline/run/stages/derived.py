@@ -16,8 +16,7 @@ from robustfeatures.attacks.inversion import invert
 from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.data.dataset import ImageDataset, join_shards, read_dataset, write_shard
 from robustfeatures.engine.batches import batch_size, block_rows
-from robustfeatures.engine.compiling import Compilation
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import numpy_generator
 from robustfeatures.errors import UserError
 from robustfeatures.models.saving import load_network
@@ -38,7 +37,9 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
 
     Its shards are the blocks that several jobs may share, each made while it is written.
     """
-    network = Prepared(load_network(inputs["source"], job.device), precision=parameters.precision)
+    network = FrozenNetwork(
+        load_network(inputs["source"], job.device), precision=parameters.precision, compile=parameters.compile
+    )
     splits: dict[str, ImageDataset] = {}
     shard_rows: dict[str, int] = {}
     # What follows from one gradient counts as one step.
@@ -48,8 +49,6 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
         splits[split] = _split(network, original, parameters, made)
         size = batch_size(job.device, original.image_shape)
         shard_rows[split] = block_rows(len(splits[split]), size, original.image_shape)
-    compilation = Compilation(job.operations, job.store.remembered)
-    network.compile_where_it_pays(compilation, (size, *original.image_shape))
     # What another kind of device has made is cut in another way.
     blocks = {
         f"{job.device.type}-{split}-{number}": (split, number)
@@ -71,7 +70,7 @@ def make(parameters: Derived, inputs: Mapping[str, Path], folder: Path, job: Job
         join_shards(folder / "data.zarr", splits, shard_rows, shards)
 
 
-def _split(network: Prepared, original: ImageDataset, parameters: Derived, made: Made) -> ImageDataset:
+def _split(network: FrozenNetwork, original: ImageDataset, parameters: Derived, made: Made) -> ImageDataset:
     match parameters.method.kind:
         case "inversion":
             return _inverted(network, original, parameters.method, parameters.seed, made)
@@ -145,7 +144,9 @@ def targets(
     return np.full_like(labels, int(target))
 
 
-def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack, seed: int, made: Made) -> ImageDataset:
+def _attacked(
+    network: FrozenNetwork, original: ImageDataset, method: TargetedAttack, seed: int, made: Made
+) -> ImageDataset:
     indices = original.provenance["source_index"]
     goal = targets(original.labels, indices, target=method.target, num_classes=original.num_classes, seed=seed)
     device = made.job.device
@@ -155,10 +156,7 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
             torch.from_numpy(goal[rows]).to(device),
-            norm=method.norm,
-            eps=method.eps,
-            step_size=method.step_size,
-            steps=method.steps,
+            **method.arguments(),
             targeted=True,
             progress=told,
         )
@@ -168,7 +166,7 @@ def _attacked(network: Prepared, original: ImageDataset, method: TargetedAttack,
 
 
 def _away_from_label(
-    network: Prepared, original: ImageDataset, method: UntargetedAttack | LossGradient, made: Made
+    network: FrozenNetwork, original: ImageDataset, method: UntargetedAttack | LossGradient, made: Made
 ) -> ImageDataset:
     """What raises the loss of the label, which stays: a large step that way, or the direction itself."""
     device = made.job.device
@@ -184,10 +182,7 @@ def _away_from_label(
             network,
             images,
             labels,
-            norm=method.norm,
-            eps=method.eps,
-            step_size=method.step_size,
-            steps=method.steps,
+            **method.arguments(),
             progress=told,
         )
 
@@ -215,7 +210,7 @@ def noise(indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int) -
     return np.clip(np.array(drawn), 0, 1).astype(np.float32)
 
 
-def _inverted(network: Prepared, original: ImageDataset, method: Inversion, seed: int, made: Made) -> ImageDataset:
+def _inverted(network: FrozenNetwork, original: ImageDataset, method: Inversion, seed: int, made: Made) -> ImageDataset:
     indices = original.provenance["source_index"]
     chosen = None if method.start == "noise" else start_rows(original, seed)
     device = made.job.device

@@ -15,11 +15,10 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.evaluating.attacked import Attacked, Outcome
-from robustfeatures.attacks.gradient_ascent import frozen
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of, block_rows
-from robustfeatures.engine.compiling import Compilation
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.saving import load_network
 
 if TYPE_CHECKING:
@@ -44,11 +43,12 @@ def make(parameters: Evaluation, inputs: Mapping[str, Path], folder: Path, job: 
 
     Blocks of images, which several jobs may share, are judged one by one.
     """
-    network = Prepared(load_network(inputs["model"], job.device), precision=parameters.precision)
+    network = FrozenNetwork(
+        load_network(inputs["model"], job.device), precision=parameters.precision, compile=parameters.compile
+    )
     data = read_dataset(inputs["data"], parameters.split, in_memory=False)
     images = batches_of(data, job.device)
     batch = batch_size(job.device, data.image_shape)
-    network.compile_where_it_pays(Compilation(job.operations, job.store.remembered), (batch, *data.image_shape))
     size = block_rows(len(data), batch, data.image_shape, fewest=FEWEST_BATCHES)
     # What another kind of device has judged is cut in another way.
     cut = enumerate(torch.split(torch.arange(len(data)), size))

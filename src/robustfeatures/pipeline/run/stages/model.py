@@ -15,7 +15,6 @@ import torch
 from robustfeatures.data.dataset import ImageDataset, read_dataset
 from robustfeatures.data.raw import Rows
 from robustfeatures.engine.batches import batches_of
-from robustfeatures.engine.compiling import Compilation
 from robustfeatures.engine.randomness import numpy_generator, split_seed
 from robustfeatures.models.creation import create
 from robustfeatures.models.saving import load_network, save_network
@@ -24,7 +23,6 @@ from robustfeatures.training.loop import HistoryRow, train
 from robustfeatures.training.probes import Measure, ProbeSet, share_right
 
 if TYPE_CHECKING:
-    from robustfeatures.engine.settings import Precision
     from robustfeatures.models.network import Network
     from robustfeatures.pipeline.run.job import Job
     from robustfeatures.training.adversary import Attacker
@@ -47,7 +45,6 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
     with torch.random.fork_rng([job.device] if job.device.type == "cuda" else []):
         probes = [_probe_set(probe, parameters, network, data, inputs, job.device) for probe in parameters.probes]
     images = batches_of(data, job.device)
-    compilation = Compilation(job.operations, job.store.remembered)
     with job.computing(), Checkpoints(job.scratch) as checkpoints:
         history = train(
             network,
@@ -57,9 +54,9 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
             seed=parameters.seed,
             precision=parameters.precision,
             probes=probes,
-            perturbation=_perturbation(network, parameters, compilation, data.image_shape),
+            perturbation=_perturbation(network, parameters),
             checkpoints=checkpoints,
-            compilation=compilation,
+            compile=parameters.compile,
             progress=job.progress,
         )
     if probes:
@@ -76,22 +73,15 @@ def make(parameters: Model, inputs: Mapping[str, Path], folder: Path, job: Job) 
     _write_history(folder / "history.csv", history)
 
 
-def _perturbation(
-    network: Network, parameters: Model, compilation: Compilation, image_shape: tuple[int, ...]
-) -> Attacker | None:
-    training = parameters.training
-    if training.adversary is None:
-        return None
-    attacker = _attacker(network, training.adversary, parameters.precision)
-    attacked = training.batch_size - int(training.natural * training.batch_size)
-    attacker.compile_where_it_pays(compilation, (attacked, *image_shape))
-    return attacker
+def _perturbation(network: Network, parameters: Model) -> Attacker | None:
+    adversary = parameters.training.adversary
+    return None if adversary is None else _attacker(network, adversary, parameters)
 
 
-def _attacker(network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> Attacker:
+def _attacker(network: Network, adversary: Adversary, parameters: Model) -> Attacker:
     # By name, so that the recipe of a standard training does not depend on the code of the attacks.
     attacker = import_module("robustfeatures.training.adversary").Attacker
-    made: Attacker = attacker(network, adversary, precision, targeted=targeted)
+    made: Attacker = attacker(network, adversary, parameters.precision, compile=parameters.compile)
     return made
 
 
@@ -105,9 +95,7 @@ def _probe_set(
 ) -> ProbeSet:
     data = _drawn(read_dataset(inputs[probe.input], probe.split, in_memory=False), probe.images)
     labels = (torch.from_numpy(data.labels) + probe.label_shift) % data.num_classes
-    attack = None
-    if probe.attack is not None:
-        attack = _attacker(network, probe.attack, parameters.precision, targeted=probe.attack.targeted)
+    attack = None if probe.attack is None else _attacker(network, probe.attack, parameters)
     return ProbeSet(
         probe.name,
         batches_of(data, device),

@@ -15,11 +15,11 @@ from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
     from robustfeatures.derived.settings import Transferring
-    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.engine.frozen_network import FrozenNetwork
     from robustfeatures.pipeline.run.job import Job
 
 
-def misclassified(network: Prepared, original: ImageDataset, job: Job) -> ImageDataset:
+def misclassified(network: FrozenNetwork, original: ImageDataset, job: Job) -> ImageDataset:
     """The images whose predicted class is not their label, labelled with it, in their order.
 
     Raises:
@@ -39,7 +39,7 @@ def misclassified(network: Prepared, original: ImageDataset, job: Job) -> ImageD
     return ImageDataset(Rows(original.images, wrong), predicted[wrong], provenance, original.class_names)
 
 
-def transferring(network: Prepared, original: ImageDataset, method: Transferring, job: Job) -> ImageDataset:
+def transferring(network: FrozenNetwork, original: ImageDataset, method: Transferring, job: Job) -> ImageDataset:
     """The images that the network takes for their label or, by the method, those that it does not; in their order.
 
     Raises:
@@ -53,7 +53,7 @@ def transferring(network: Prepared, original: ImageDataset, method: Transferring
     return ImageDataset(Rows(original.images, kept), original.labels[kept], provenance, original.class_names)
 
 
-def _predicted(network: Prepared, original: ImageDataset, job: Job) -> NDArray[np.int64]:
+def _predicted(network: FrozenNetwork, original: ImageDataset, job: Job) -> NDArray[np.int64]:
     images = batches_of(original, job.device)
     predicted = np.empty_like(original.labels)
     with job.computing(), torch.no_grad():
