@@ -88,18 +88,16 @@ def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int
     )
 
 
-def compilation(
-    setting: Setting, architecture: str, steps: int, rounds: int, width: int | None = None
-) -> dict[str, float]:
-    """Some steps of the attack on one block of images, as it is and compiled by torch."""
+def compilation(setting: Setting, architecture: str, steps: int, rounds: int) -> dict[str, float]:
+    """Some steps of the attack on one block of images, eager and compiled by torch."""
     block = batch_size(setting.device, setting.images.shape[1:])
     few = replace(setting, images=setting.images[:block], labels=setting.labels[:block])
-    frozen_network = FrozenNetwork(setting.network(architecture, width), precision=setting.precision)
-    compiled: nn.Module = torch.compile(frozen_network)  # type: ignore[assignment]
+    network = setting.network(architecture)
+    eager, compiled = (FrozenNetwork(network, precision=setting.precision, compile=each) for each in (False, True))
     return side_by_side(
         {
-            "ours": lambda: in_blocks(few, our_attack(frozen_network, steps), block),
-            "torch.compile": lambda: in_blocks(few, our_attack(compiled, steps), block),
+            "ours": lambda: in_blocks(few, our_attack(eager, steps), block),
+            "compile: true": lambda: in_blocks(few, our_attack(compiled, steps), block),
         },
         setting.device,
         rounds,

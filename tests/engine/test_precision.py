@@ -1,4 +1,4 @@
-"""Precision and layout: one that a device only emulates is said in the log; grey images keep the one that is asked for."""
+"""The log says when a device emulates a precision; grey images get the layout that is asked for."""
 
 from __future__ import annotations
 

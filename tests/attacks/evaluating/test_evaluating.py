@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from robustfeatures.attacks.evaluating import attacked as batching
+from robustfeatures.attacks.evaluating import task
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, CarliniWagner, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
@@ -81,7 +81,7 @@ def test_batches_are_refilled_as_images_leave(
     network: Network, digits: Digits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = judge(FrozenNetwork(network), digits, QUICK)
-    monkeypatch.setattr(batching, "batch_size", lambda device, shape: 16)
+    monkeypatch.setattr(task, "batch_size", lambda device, shape: 16)
     counting = Sizes(FrozenNetwork(network))
     small = judge(counting, digits, QUICK)
     assert (small.standing == whole.standing).all()

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustfeatures.attacks.evaluating.attacked import Attacked, Outcome
+from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
 from robustfeatures.data.dataset import read_dataset
 from robustfeatures.engine.batches import batch_size, batches_of, block_rows
 from robustfeatures.engine.eval_mode import frozen
@@ -120,12 +120,12 @@ def judged(
             def told(share: float, before: int = before) -> None:
                 progress((before + share) / rounds)
 
-            attacked = Attacked(
+            task = AttackTask(
                 network, images, rows, wanted, parameters.norm, radii, standing, num_classes, progress=told
             )
             if len(radii):
                 with frozen(network):
-                    outcome: Outcome = import_module(attack.module).attack(attacked, attack)
+                    outcome: Outcome = import_module(attack.module).attack(task, attack)
                 standing = outcome.standing
                 diagnostics |= {
                     (shift, number, name): counts.cpu().numpy() for name, counts in outcome.diagnostics.items()
