@@ -1,4 +1,4 @@
-"""Objectives are known by their slopes; here they are written as sums, whose slopes autograd finds."""
+"""Gradients of objectives beside closed forms of their slopes, carried to the pixels by autograd in float64."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from robustfeatures.attacks.objectives import leave_class, reach_class, reach_representation
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.attacks import l2
+from robustfeatures.attacks.gradient_ascent import Objective, gradient, gradient_ascent
+from robustfeatures.attacks.objectives import (
+    minus_representation_distance,
+    targeted_cross_entropy,
+    untargeted_cross_entropy,
+)
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 
@@ -25,48 +31,63 @@ def network() -> Network:
     return made
 
 
-SUMS: dict[str, tuple[Callable[..., object], Callable[[Network, Tensor], Tensor]]] = {
-    "leave": (
-        lambda model: leave_class(model, LABELS),
-        lambda model, images: functional.cross_entropy(model(images), LABELS, reduction="sum"),
-    ),
-    "reach": (
-        lambda model: reach_class(model, LABELS),
-        lambda model, images: -functional.cross_entropy(model(images), LABELS, reduction="sum"),
-    ),
+def residual(logits: Tensor) -> Tensor:
+    """softmax(z) - onehot(y), the gradient of the summed cross-entropy with respect to the logits."""
+    return logits.softmax(dim=1) - functional.one_hot(LABELS, 4)
+
+
+def ahead(representation: Tensor) -> Tensor:
+    """The unit vectors to the goal."""
+    way = GOAL.to(representation.dtype) - representation
+    return way / way.norm(dim=1, keepdim=True)
+
+
+Slope = Callable[[Tensor], Tensor]
+OBJECTIVES: dict[str, tuple[Callable[[Network], Objective], str, Slope]] = {
+    "untargeted": (lambda model: untargeted_cross_entropy(model, LABELS), "logits", residual),
+    "targeted": (lambda model: targeted_cross_entropy(model, LABELS), "logits", lambda logits: -residual(logits)),
     "representation": (
-        lambda model: reach_representation(model, GOAL.to(next(model.parameters()).dtype)),
-        lambda model, images: -(model.representation(images) - GOAL.to(images.dtype)).norm(dim=1).sum(),
+        lambda model: minus_representation_distance(model, GOAL.to(next(model.parameters()).dtype)),
+        "representation",
+        ahead,
     ),
 }
 
 
-@pytest.mark.parametrize("name", SUMS)
-def test_gradients_are_those_of_the_sums(name: str) -> None:
-    objective, summed = SUMS[name]
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_gradients_follow_from_the_slopes(name: str) -> None:
+    objective, of, slope = OBJECTIVES[name]
     plain = network().double()
     images = torch.rand(5, 3, 8, 8, dtype=torch.float64)
     leaf = images.clone().requires_grad_(True)
-    (expected,) = torch.autograd.grad(summed(plain, leaf), leaf)
+    outputs = plain(leaf) if of == "logits" else plain.representation(leaf)
+    (expected,) = torch.autograd.grad(outputs, leaf, slope(outputs.detach()))
     assert expected.abs().max() > 1e-3
-    found = objective(plain).gradient(images)  # type: ignore[attr-defined]
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
-    by_hand = objective(Prepared(network())).gradient(images.float())  # type: ignore[attr-defined]
-    torch.testing.assert_close(by_hand.double(), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(gradient(objective(plain), images), expected, atol=1e-12, rtol=0)
+    found = gradient(objective(FrozenNetwork(network())), images.float())  # type: ignore[arg-type]
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_an_image_that_is_there_has_no_direction() -> None:
     model = network()
     images = torch.rand(5, 3, 8, 8)
-    there = reach_representation(model, model.representation(images))
-    assert torch.equal(there.gradient(images), torch.zeros_like(images))
+    there = minus_representation_distance(model, model.representation(images))
+    assert torch.equal(gradient(there, images), torch.zeros_like(images))
 
 
 def test_an_image_the_network_is_sure_of_keeps_its_direction() -> None:
-    """Where the probability of the label rounds to 1 in float32 its slope is that of the others, not all zero."""
+    """Where the probability of the label rounds to 1 in float32 the slope is that of the others, not all zero."""
     logits = torch.tensor([[40.0, 0.0, 0.0, 0.0]])
-    slope = leave_class(network(), torch.tensor([0])).slope(logits)
-    leaf = logits.clone().requires_grad_(True)
-    (expected,) = torch.autograd.grad(functional.cross_entropy(leaf, torch.tensor([0])), leaf)
-    torch.testing.assert_close(slope, expected, atol=0, rtol=1e-6)
-    assert (slope[0, 1:] > 0).all()
+    found = gradient(untargeted_cross_entropy(torch.nn.Identity(), torch.tensor([0])), logits)
+    expected = logits.double().softmax(dim=1).float()
+    torch.testing.assert_close(found[0, 1:], expected[0, 1:], atol=0, rtol=1e-6)
+    assert (found[0, 1:] > 0).all()
+
+
+def test_an_objective_of_ones_own_is_a_function() -> None:
+    """The sum of the first logits of a linear network: its gradient is the first row of weights."""
+    linear = create("linear", num_classes=4, image_shape=(1, 4, 4))
+    images = torch.full((2, 1, 4, 4), 0.5)
+    found = gradient_ascent(lambda shown: linear(shown)[:, 0].sum(), images, norm=l2, step_size=0.1, steps=2)
+    weights = linear.head.weight[0].detach().view(1, 1, 4, 4)
+    torch.testing.assert_close(found, images + 0.2 * weights / weights.norm())

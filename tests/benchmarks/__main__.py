@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from robustfeatures.attacks.evaluating.settings import PGD
 from robustfeatures.data.preparing import prepared
 from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.compiling import device_name
 from robustfeatures.engine.precision import has_bfloat16
 from robustfeatures.engine.settings import Precision
 from robustfeatures.pipeline.run.memory import keep_freed
@@ -131,10 +131,6 @@ def small(digits: work.Setting, rounds: int) -> list[dict[str, object]]:
             work.training(digits, "small-cnn", rounds, adversary=None, size=64, width=16),
         ),
         *row("inversion, digits network, 100 steps", work.inversion(digits, "small-cnn", 100, rounds, width=16)),
-        *row(
-            "gradients of the digits network, one block of images, 20 steps",
-            work.compilation(digits, "small-cnn", 20, rounds, width=16),
-        ),
     ]
 
 
@@ -176,6 +172,17 @@ def evaluation(train: work.Setting, test: work.Setting) -> tuple[pd.DataFrame, l
     attack = PGD(kind="pgd", steps=50, relative_step_sizes=(0.1,))
     found = [compared_evaluations(network.eval(), test.images, test.labels, attack, radii) for radii in EIGHT_RADII]
     return pd.concat([table for table, _ in found]), [line for _, said in found for line in said]
+
+
+def device_name(device: torch.device) -> str:
+    """The model of the GPU or of the processor, as far as the system says."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if Path("/proc/cpuinfo").exists():
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 def machine(device: torch.device) -> str:
@@ -237,7 +244,9 @@ def ratios(what: Benchmark, digits: Data, photographs: Data, there: torch.device
         rows = reading(10 * rounds)
     else:
         rows = theory(rounds)
-    rows = [{**line, "aim": size.aims.get(str(line["against"]), "")} for line in rows]
+    # A network as small as that of the digits has no aim.
+    aims = {} if what == "digits" else size.aims
+    rows = [{**line, "aim": aims.get(str(line["against"]), "")} for line in rows]
     shown = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
     return Report(how, str(shown.to_markdown(index=False)), said)
 

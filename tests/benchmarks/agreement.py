@@ -15,7 +15,7 @@ from robustfeatures.attacks.carlini_wagner import carlini_wagner
 from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, Evaluation
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
 
 OUR_PGD = PGD(kind="pgd", steps=100, relative_step_sizes=(0.1,))
@@ -55,7 +55,7 @@ def library_cw(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 
 def agreement(images: Tensor, labels: Tensor, radii: Sequence[float]) -> tuple[pd.DataFrame, list[str]]:
     """A line per radius with the accuracies in percent that each attack leaves, and what is to say of the distances."""
-    network = Prepared(published_network().to(images.device))
+    network = FrozenNetwork(published_network().to(images.device))
     ours = withstood(network, images, labels, OUR_PGD, radii)
     theirs = withstood(network, images, labels, APGD, radii)
     right = ours[0]

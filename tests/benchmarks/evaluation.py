@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from robustfeatures.attacks import l2
 from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation
-from robustfeatures.attacks.gradient_ascent import frozen
-from robustfeatures.attacks.norms import NORMS
 from robustfeatures.engine.batches import InMemory, batch_size
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
 from tests.benchmarks.timing import seconds
 
@@ -42,7 +42,7 @@ def naive(network: nn.Module, images: Tensor, labels: Tensor, attack: PGD, radii
 
     An image that an iterate of any run at a radius shows misclassified is broken there and at every larger radius.
     """
-    ball, size = NORMS["l2"], batch_size(images.device, images.shape[1:])
+    size = batch_size(images.device, images.shape[1:])
     standing = torch.ones((len(radii), len(images)), dtype=torch.bool, device=images.device)
     with frozen(network):
         for level, radius in enumerate(torch.tensor(radii, device=images.device)):
@@ -57,8 +57,8 @@ def naive(network: nn.Module, images: Tensor, labels: Tensor, attack: PGD, radii
                         (gradient,) = torch.autograd.grad(
                             functional.cross_entropy(logits, wanted, reduction="sum"), found
                         )
-                        moved = ball.step(found.detach(), gradient, step_size * radius)
-                        found = ball.project(moved, origin, radius).clamp(0, 1)
+                        moved = l2.step(found.detach(), gradient, step_size * radius)
+                        found = l2.project(moved, origin, radius).clamp(0, 1)
     return standing.cumprod(0).bool()
 
 
@@ -66,7 +66,7 @@ def compared(
     network: Network, images: Tensor, labels: Tensor, attack: PGD, radii: Sequence[float]
 ) -> tuple[pd.DataFrame, list[str]]:
     """A line per way: accuracy at each radius, passes and seconds; and what is to say of them."""
-    prepared = Prepared(network)
+    frozen_network = FrozenNetwork(network)
     parameters = Evaluation(split="test", norm="l2", attacks=(attack,), eps=tuple(radii))
     rows = torch.arange(len(images))
     found: dict[str, Tensor] = {}
@@ -80,7 +80,7 @@ def compared(
 
     lines = []
     for name, way in (("every image at every radius", everything), ("ours", ours)):
-        counting = Counting(prepared)
+        counting = Counting(frozen_network)
 
         def run(way: object = way, counting: nn.Module = counting) -> None:
             way(counting)  # type: ignore[operator]

@@ -16,7 +16,7 @@ from torch.nn import functional
 from robustfeatures.attacks import invert, pgd
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.engine.batches import InMemory, batch_size
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.settings import Precision
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
@@ -69,7 +69,7 @@ def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int
     network = setting.network(architecture)
     library = foolbox.attacks.L2ProjectedGradientDescentAttack(abs_stepsize=STEP_SIZE, steps=steps, random_start=False)
     wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=setting.device)
-    prepared = Prepared(network, precision=setting.precision)
+    frozen_network = FrozenNetwork(network, precision=setting.precision)
     size = batch_size(setting.device, setting.images.shape[1:])
 
     def by_library(images: Tensor, goal: Tensor) -> None:
@@ -82,25 +82,23 @@ def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int
         {
             "foolbox": lambda: in_blocks(setting, by_library, OTHERS_BLOCK),
             "plain": lambda: in_blocks(setting, by_loop, OTHERS_BLOCK),
-            "ours": lambda: in_blocks(setting, our_attack(prepared, steps), size),
+            "ours": lambda: in_blocks(setting, our_attack(frozen_network, steps), size),
         },
         setting.device,
         rounds,
     )
 
 
-def compilation(
-    setting: Setting, architecture: str, steps: int, rounds: int, width: int | None = None
-) -> dict[str, float]:
-    """Some steps of the attack on one block of images, as it is and compiled by torch."""
+def compilation(setting: Setting, architecture: str, steps: int, rounds: int) -> dict[str, float]:
+    """Some steps of the attack on one block of images, eager and compiled by torch."""
     block = batch_size(setting.device, setting.images.shape[1:])
     few = replace(setting, images=setting.images[:block], labels=setting.labels[:block])
-    prepared = Prepared(setting.network(architecture, width), precision=setting.precision)
-    compiled: nn.Module = torch.compile(prepared)  # type: ignore[assignment]
+    network = setting.network(architecture)
+    eager, compiled = (FrozenNetwork(network, precision=setting.precision, compile=each) for each in (False, True))
     return side_by_side(
         {
-            "ours": lambda: in_blocks(few, our_attack(prepared, steps), block),
-            "torch.compile": lambda: in_blocks(few, our_attack(compiled, steps), block),
+            "ours": lambda: in_blocks(few, our_attack(eager, steps), block),
+            "compile: true": lambda: in_blocks(few, our_attack(compiled, steps), block),
         },
         setting.device,
         rounds,
@@ -112,7 +110,7 @@ def inversion(
 ) -> dict[str, float]:
     """Inversion of the representation from other images."""
     network = setting.network(architecture, width)
-    prepared = Prepared(network, precision=setting.precision)
+    frozen_network = FrozenNetwork(network, precision=setting.precision)
     start = setting.images.flip(0)
     with torch.no_grad():
         goal = network.representation(setting.images)
@@ -123,7 +121,7 @@ def inversion(
     def ours() -> None:
         size = batch_size(setting.device, setting.images.shape[1:])
         for begin, images in zip(torch.split(start, size), torch.split(setting.images, size), strict=True):
-            invert(prepared, begin, images, step_size=STEP_SIZE, steps=steps)
+            invert(frozen_network, begin, images, step_size=STEP_SIZE, steps=steps)
 
     return side_by_side(
         {"plain": lambda: plain.l2_ascent(network, start, distance, step_size=STEP_SIZE, steps=steps), "ours": ours},

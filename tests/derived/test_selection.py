@@ -14,7 +14,7 @@ from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.derived import errors, transferring
 from robustfeatures.derived.derivation import Derivation
 from robustfeatures.derived.settings import Errors, Method, Transferring
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
@@ -24,7 +24,7 @@ ERRORS = Errors(kind="errors")
 
 
 def derived(module: ModuleType, network: Network, original: ImageDataset, method: Method) -> Derivation:
-    found: Derivation = module.derive(Prepared(network), original, method, seed=0, device=torch.device("cpu"))
+    found: Derivation = module.derive(FrozenNetwork(network), original, method, seed=0, device=torch.device("cpu"))
     return found
 
 

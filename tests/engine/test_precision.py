@@ -1,4 +1,4 @@
-"""A precision that the device only emulates is said in the log, once."""
+"""The log says when a device emulates a precision; grey images get the layout that is asked for."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from robustfeatures.engine import precision
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.precision import has_bfloat16, warn_if_emulated
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.engine.precision import has_bfloat16, laid_out, warn_if_emulated
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.training.loop import train
-from robustfeatures.training.settings import Training
+from robustfeatures.training.settings import Augmentation, Training
 
 CPU = torch.device("cpu")
 
@@ -47,7 +48,7 @@ def test_emulated(units: dict[str, bool], monkeypatch: pytest.MonkeyPatch, caplo
 
 
 def attacked(network: Network) -> None:
-    Prepared(network, precision="bfloat16")
+    FrozenNetwork(network, precision="bfloat16")
 
 
 def trained(network: Network) -> None:
@@ -83,7 +84,40 @@ def test_float32_stays_float32_inside_another_autocast() -> None:
     network = create("small-cnn", num_classes=2, image_shape=(1, 8, 8), width=4)
     images = torch.rand(3, 1, 8, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        prepared = Prepared(network)
-        inside = prepared.representation(images)
+        frozen_network = FrozenNetwork(network)
+        inside = frozen_network.representation(images)
     assert inside.dtype == torch.float32
-    assert torch.equal(inside, prepared.representation(images))
+    assert torch.equal(inside, frozen_network.representation(images))
+
+
+def cropped(images: Tensor) -> Tensor:
+    """As cropping leaves grey images: contiguous in either layout, with the strides of channels-last."""
+    found = images.squeeze(1).unsqueeze(3).permute(0, 3, 1, 2)
+    assert found.stride() != images.contiguous(memory_format=torch.contiguous_format).stride()
+    return found
+
+
+@pytest.mark.parametrize("given", [lambda images: images, cropped])
+def test_grey_images_in_the_plain_layout_are_convolved_there(given: Callable[[Tensor], Tensor]) -> None:
+    images = given(torch.rand(2, 1, 6, 6))
+    convolution = nn.Conv2d(1, 4, 3).requires_grad_(False)
+    found = convolution(laid_out(images, torch.contiguous_format))
+    assert found.stride() == (64, 16, 4, 1)
+    torch.testing.assert_close(found, convolution(images))
+
+
+def test_a_narrow_resnet_is_trained_on_cropped_grey_images_in_the_plain_layout() -> None:
+    """oneDNN's gradient of its strided convolutions writes out of bounds in the other."""
+    network = create("resnet18", num_classes=2, image_shape=(1, 8, 8), width=4)
+    seen: list[bool] = []
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d) and module.stride != (1, 1):
+            module.register_forward_pre_hook(
+                lambda _, inputs: seen.append(inputs[0].is_contiguous(memory_format=torch.contiguous_format))
+            )
+    settings = Training(
+        epochs=1, batch_size=4, learning_rate=0.01, augmentation=Augmentation(crop_padding=1), schedule="constant"
+    )
+    train(network, InMemory(torch.rand(8, 1, 8, 8)), torch.arange(8) % 2, settings, seed=0)
+    assert seen == [True] * len(seen)
+    assert seen

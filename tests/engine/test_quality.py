@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from robustfeatures.attacks import invert, pgd
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.settings import Precision
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
@@ -67,7 +67,7 @@ def test_attack_success_and_robust_accuracy_within_a_point(
     images, labels = real.test_images[:count], real.test_labels[:count]
     goal = (labels + 1) % 10
     outcomes, shares = {}, {}
-    for name, model in (("plain", source), ("fast", Prepared(source, precision=precision))):
+    for name, model in (("plain", source), ("fast", FrozenNetwork(source, precision=precision))):
         towards = attacked(model, images, goal, 0.25, targeted=True)
         away = attacked(model, images, labels, 0.1, targeted=False)
         with torch.no_grad():
@@ -82,7 +82,7 @@ def test_attack_success_and_robust_accuracy_within_a_point(
 def test_bfloat16_inversions_come_as_near(real: Photographs, source: Network) -> None:
     images, start = real.test_images[:100], real.images[:100]
     distances = {}
-    for name, model in (("plain", source), ("fast", Prepared(source, precision="bfloat16"))):
+    for name, model in (("plain", source), ("fast", FrozenNetwork(source, precision="bfloat16"))):
         found = invert(model, start, images, step_size=0.1, steps=20)
         with torch.no_grad():
             distances[name] = (source.representation(found) - source.representation(images)).norm(dim=1).mean().item()
@@ -96,7 +96,7 @@ def test_networks_trained_on_d_det_are_as_good(real: Photographs, source: Networ
     """Accuracy on D, of networks trained on D_det made by each path, differs by less than the noise of the seeds."""
     goal = (real.labels + 1) % 10
     found: dict[str, list[float]] = {}
-    for name, model in (("plain", source), ("fast", Prepared(source))):
+    for name, model in (("plain", source), ("fast", FrozenNetwork(source))):
         images = attacked(model, real.images, goal, 2.0, targeted=True)
         found[name] = [
             100 * accuracy(trained(images, goal, seed), InMemory(real.test_images), real.test_labels)

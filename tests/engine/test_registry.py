@@ -107,7 +107,7 @@ def test_attacks(kind: str) -> None:
         "noise": {"draws": 3},
     }
     settings = ATTACKS[kind].settings(kind=kind, **required.get(kind, {}))
-    assert list(signature(load(f"{settings.module}:attack")).parameters) == ["attacked", "settings"]
+    assert list(signature(load(f"{settings.module}:attack")).parameters) == ["task", "settings"]
     assert ATTACKS[kind].passes(settings, 2) > 0
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from robustfeatures import load_model
 from robustfeatures.attacks import pgd
 from robustfeatures.attacks.evaluating.settings import PGD
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
 from tests.benchmarks.agreement import withstood
 from tests.photographs import photographs
@@ -38,7 +38,7 @@ def test_it_is_as_accurate_as_a_trained_resnet18(published: Network, real: tuple
     # About 94 % of the test set; three standard deviations of 200 images below that.
     assert accuracy > 0.89
     with torch.no_grad():
-        folded = Prepared(published)(images)
+        folded = FrozenNetwork(published)(images)
     torch.testing.assert_close(folded, logits, atol=1e-3, rtol=1e-3)
 
 
@@ -51,7 +51,7 @@ def test_its_attacks_succeed_alike_on_the_folded_network(published: Network, rea
         with torch.no_grad():
             return published(found).argmax(1) == goal
 
-    plain, fast = success(published), success(Prepared(published))
+    plain, fast = success(published), success(FrozenNetwork(published))
     assert 0.1 < plain.double().mean().item() < 0.9
     assert (plain == fast).all()
 
@@ -60,7 +60,7 @@ def test_pgd_agrees_with_apgd(published: Network, real: tuple[Tensor, Tensor]) -
     """A small part of docs/benchmarks/agreement-cpu.md: our PGD beside AutoAttack's APGD-CE, image by image."""
     images, labels = real[0][::25].contiguous(), real[1][::25]
     eps, steps = 0.1, 15
-    network = Prepared(published)
+    network = FrozenNetwork(published)
     ours = withstood(network, images, labels, PGD(kind="pgd", steps=steps, relative_step_sizes=(0.2,)), [eps])[1]
     attack = APGDAttack(published, n_iter=steps, norm="L2", eps=eps, seed=0)
     with torch.no_grad():

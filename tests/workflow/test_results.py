@@ -15,7 +15,7 @@ import yaml
 
 from robustfeatures import load_model, open_dataset
 from robustfeatures.attacks import pgd
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
 from tests.conftest import Workspace
 
@@ -70,7 +70,7 @@ def test_a_derived_set_is_what_the_attack_makes_of_the_original(smoke: Workspace
         steps=settings["steps"],
         targeted=True,
     )
-    np.testing.assert_allclose(derived.images, attack(Prepared(model)).numpy(), atol=1e-5)
+    np.testing.assert_allclose(derived.images, attack(FrozenNetwork(model)).numpy(), atol=1e-5)
     # Without the folded batch norm an image next to the kink of a ReLU goes another way after a rounding error.
     differences = np.abs(derived.images - attack(model).numpy()).max((1, 2, 3))
     assert (differences < 1e-5).mean() > 0.99

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.attacks.gradient_ascent import frozen
+from robustfeatures.engine.eval_mode import frozen
 
 # Pixels of 0 and 1 lie at infinity in the space that is searched; these stand for them, as in the authors' code.
 INSIDE = 0.999999

@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
-from robustfeatures.attacks.norms import Norm
-from robustfeatures.attacks.objectives import Objective
+if TYPE_CHECKING:
+    from robustfeatures.attacks.norms import Ball
 
+# Images (N, C, H, W) -> the sum over images of what an attack raises, ().
+Objective = Callable[[Tensor], Tensor]
 
-@contextmanager
-def frozen(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode without gradients of its parameters; both are as before on leaving.
-
-    Running statistics are therefore never touched, and one backward pass costs about half. Of each module only
-    `training` is set; a `train()` of its own is not called.
-    """
-    training = [module for module in model.modules() if module.training]
-    required = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for module in training:
-        module.training = False
-    for parameter in required:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in required:
-            parameter.requires_grad_(True)
-        for module in training:
-            module.training = True
+PIXELS = (0.0, 1.0)
 
 
 def gradient_ascent(
     objective: Objective,
     start: Tensor,
     *,
-    norm: Norm,
+    norm: Ball,
     step_size: float,
     steps: int,
     origin: Tensor | None = None,
     eps: float | None = None,
+    bounds: tuple[float, float] | None = PIXELS,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Tensor:
-    """`steps` steps up the objective from `start`, inside [0, 1] and, where `eps` is given, a ball round `origin`.
+    """`steps` steps up the objective from `start`, inside `bounds` and, with `eps`, the ball round `origin`.
 
     The objective is a sum over images, so an image's path depends on no other image of its batch.
     `progress` is told the steps done so far, after each; on a GPU these may only have been asked for.
@@ -54,9 +39,34 @@ def gradient_ascent(
     length = images.new_full((), step_size)
     radius = None if eps is None else images.new_full((), eps)
     for step in range(steps):
-        images = norm.step(images, objective.gradient(images), length)
-        if origin is not None and radius is not None:
-            images = norm.project(images, origin, radius)
-        images = images.clamp_(0.0, 1.0)
+        found = gradient(objective, images)
+        images = ascent_step(images, found, norm=norm, step_size=length, origin=origin, eps=radius, bounds=bounds)
         progress(step + 1)
     return images
+
+
+def gradient(objective: Objective, images: Tensor) -> Tensor:
+    """The gradient of the objective with respect to the images, in their shape."""
+    leaf = images.detach().requires_grad_(True)
+    (found,) = torch.autograd.grad(objective(leaf), leaf)
+    return found
+
+
+def ascent_step(
+    images: Tensor,
+    gradient: Tensor,
+    *,
+    norm: Ball,
+    step_size: Tensor,
+    origin: Tensor | None = None,
+    eps: Tensor | None = None,
+    bounds: tuple[float, float] | None = PIXELS,
+) -> Tensor:
+    """One step: along the gradient, then back into the ball round `origin`, then into `bounds`.
+
+    `step_size` and `eps` are () or (N, 1, 1, 1).
+    """
+    images = norm.step(images, gradient, step_size)
+    if origin is not None and eps is not None:
+        images = norm.project(images, origin, eps)
+    return images if bounds is None else images.clamp_(*bounds)

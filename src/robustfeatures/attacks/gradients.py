@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.attacks.gradient_ascent import frozen
-from robustfeatures.attacks.objectives import leave_class
+from robustfeatures.attacks.gradient_ascent import gradient
+from robustfeatures.attacks.objectives import untargeted_cross_entropy
+from robustfeatures.engine.eval_mode import frozen
 
 
 def loss_gradients(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
@@ -15,7 +16,7 @@ def loss_gradients(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     `images` (N, C, H, W) in [0, 1], `labels` (N,). The model is run in eval mode and left as it was.
     """
     with frozen(model):
-        return leave_class(model, labels).gradient(images)
+        return gradient(untargeted_cross_entropy(model, labels), images)
 
 
 def pictured(gradients: Tensor, deviations: float) -> Tensor:

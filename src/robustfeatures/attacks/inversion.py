@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
-from robustfeatures.attacks.norms import NORMS
-from robustfeatures.attacks.objectives import reach_representation
+from robustfeatures.attacks import l2
+from robustfeatures.attacks.gradient_ascent import gradient_ascent
+from robustfeatures.attacks.objectives import minus_representation_distance
+from robustfeatures.engine.eval_mode import frozen
 
 if TYPE_CHECKING:
-    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.engine.frozen_network import FrozenNetwork
     from robustfeatures.models.network import Network
 
 
 def invert(
-    model: Network | Prepared,
+    model: Network | FrozenNetwork,
     start: Tensor,
     targets: Tensor,
     *,
@@ -35,11 +36,5 @@ def invert(
     with frozen(model):
         with torch.no_grad():
             goal = model.representation(targets)
-        return gradient_ascent(
-            reach_representation(model, goal),
-            start,
-            norm=NORMS["l2"],
-            step_size=step_size,
-            steps=steps,
-            progress=progress,
-        )
+        objective = minus_representation_distance(model, goal)
+        return gradient_ascent(objective, start, norm=l2, step_size=step_size, steps=steps, progress=progress)

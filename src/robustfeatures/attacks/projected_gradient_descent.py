@@ -7,9 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
-from robustfeatures.attacks.norms import NORMS
-from robustfeatures.attacks.objectives import leave_class, reach_class
+from robustfeatures.attacks.gradient_ascent import gradient_ascent
+from robustfeatures.attacks.norms import norm_named
+from robustfeatures.attacks.objectives import targeted_cross_entropy, untargeted_cross_entropy
+from robustfeatures.engine.eval_mode import frozen
 
 
 def pgd(
@@ -36,13 +37,11 @@ def pgd(
     Raises:
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
     """
-    if norm not in NORMS:
-        raise ValueError(f"norm: {norm!r} is none of {', '.join(NORMS)}")
+    ball = norm_named(norm)
     for name, value in (("eps", eps), ("step_size", step_size), ("steps", steps)):
         if value < 0:
             raise ValueError(f"{name}: {value} is negative")
-    ball = NORMS[norm]
-    objective = (reach_class if targeted else leave_class)(model, labels)
+    objective = (targeted_cross_entropy if targeted else untargeted_cross_entropy)(model, labels)
     start = images
     if random_start:
         start = (images + ball.random_start(images, eps, generator)).clamp(0.0, 1.0)

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
-from robustfeatures.attacks.norms import NORMS
-from robustfeatures.attacks.objectives import reach_representation
+from robustfeatures.attacks.gradient_ascent import gradient_ascent
+from robustfeatures.attacks.norms import norm_named
+from robustfeatures.attacks.objectives import minus_representation_distance
+from robustfeatures.engine.eval_mode import frozen
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.settings import NormName
-    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.engine.frozen_network import FrozenNetwork
     from robustfeatures.models.network import Network
 
 
 def representation_pgd(
-    extractor: Network | Prepared,
+    extractor: Network | FrozenNetwork,
     images: Tensor,
     targets: Tensor,
     *,
@@ -37,9 +38,9 @@ def representation_pgd(
         with torch.no_grad():
             goal = extractor.representation(targets)
         return gradient_ascent(
-            reach_representation(extractor, goal),
+            minus_representation_distance(extractor, goal),
             images,
-            norm=NORMS[norm],
+            norm=norm_named(norm),
             step_size=step_size,
             steps=steps,
             origin=images,

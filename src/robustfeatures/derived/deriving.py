@@ -11,18 +11,17 @@ from numpy.typing import NDArray
 
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.engine.batches import batch_size, block_rows
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 
 if TYPE_CHECKING:
     import torch
 
     from robustfeatures.derived.derivation import Derivation
     from robustfeatures.derived.settings import Derived
-    from robustfeatures.engine.compiling import Compilation
     from robustfeatures.engine.run import Run
 
 
-def derivations(parameters: Derived, run: Run, compilation: Compilation) -> dict[str, Derivation]:
+def derivations(parameters: Derived, run: Run) -> dict[str, Derivation]:
     """What is derived with the network "source" of each split of the input "data", by the split's name.
 
     Starts and targets are drawn from the split that is derived.
@@ -30,14 +29,12 @@ def derivations(parameters: Derived, run: Run, compilation: Compilation) -> dict
     Raises:
         UserError: the method finds nothing in a split, or does not fit it.
     """
-    network = Prepared(run.network("source"), precision=parameters.precision)
+    network = FrozenNetwork(run.network("source"), precision=parameters.precision, compile=parameters.compile)
     method = import_module(METHODS[parameters.method.kind].module)
     found: dict[str, Derivation] = {}
     for split in parameters.splits:
         original = run.dataset("data", split)
         found[split] = method.derive(network, original, parameters.method, seed=parameters.seed, device=run.device)
-    shape = original.image_shape
-    network.compile_where_it_pays(compilation, (batch_size(run.device, shape), *shape))
     return found
 
 

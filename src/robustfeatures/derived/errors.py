@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.derived.settings import Errors
-    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.engine.frozen_network import FrozenNetwork
 
 
-def derive(network: Prepared, original: ImageDataset, method: Errors, *, seed: int, device: torch.device) -> Derivation:
+def derive(
+    network: FrozenNetwork, original: ImageDataset, method: Errors, *, seed: int, device: torch.device
+) -> Derivation:
     """The images whose predicted class is not their label, labelled with it, in their order.
 
     Raises:

@@ -16,11 +16,11 @@ from robustfeatures.errors import UserError
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.derived.settings import Inversion
-    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.engine.frozen_network import FrozenNetwork
 
 
 def derive(
-    network: Prepared, original: ImageDataset, method: Inversion, *, seed: int, device: torch.device
+    network: FrozenNetwork, original: ImageDataset, method: Inversion, *, seed: int, device: torch.device
 ) -> Derivation:
     """Each image inverted from another image of the split, or from noise; it keeps its label.
 

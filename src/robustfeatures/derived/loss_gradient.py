@@ -14,11 +14,11 @@ from robustfeatures.derived.derivation import Derivation, Told, provenance
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.derived.settings import LossGradient
-    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.engine.frozen_network import FrozenNetwork
 
 
 def derive(
-    network: Prepared, original: ImageDataset, method: LossGradient, *, seed: int, device: torch.device
+    network: FrozenNetwork, original: ImageDataset, method: LossGradient, *, seed: int, device: torch.device
 ) -> Derivation:
     """The gradient at each image, with its label; nothing is drawn from the seed."""
 

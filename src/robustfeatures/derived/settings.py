@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, MinLen
 from pydantic import Discriminator
 
-from robustfeatures.attacks.settings import NormName, Radius
+from robustfeatures.attacks.settings import PGDSettings
 from robustfeatures.data.settings import Split
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Precision, Seed, Strict
 
@@ -26,7 +26,7 @@ class Inversion(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetedAttack(Strict):
+class TargetedAttack(PGDSettings):
     """D_rand and D_det: targeted PGD, relabelled with the target (not-bugs-2019, C.5).
 
     The target is drawn uniformly ("random"), is (y + 1) mod C ("next"), or is one class for all.
@@ -34,21 +34,13 @@ class TargetedAttack(Strict):
 
     kind: Literal["targeted-attack"]
     target: Target
-    norm: NormName
-    eps: Radius
-    step_size: PositiveFloat
-    steps: PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)
-class UntargetedAttack(Strict):
+class UntargetedAttack(PGDSettings):
     """PGD away from the label, which stays; with a large radius, the examples of at-odds-2019, Section 3."""
 
     kind: Literal["untargeted-attack"]
-    norm: NormName
-    eps: Radius
-    step_size: PositiveFloat
-    steps: PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,4 +88,5 @@ class Derived(Strict):
     method: Method
     seed: Seed
     precision: Precision = "float32"
+    compile: bool = False
     splits: Annotated[tuple[Split, ...], MinLen(1)]

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.derived.settings import Transferring
-    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.engine.frozen_network import FrozenNetwork
 
 
 def derive(
-    network: Prepared, original: ImageDataset, method: Transferring, *, seed: int, device: torch.device
+    network: FrozenNetwork, original: ImageDataset, method: Transferring, *, seed: int, device: torch.device
 ) -> Derivation:
     """The images that the network takes for their label or, by the method, those that it does not; in their order.
 

@@ -14,11 +14,11 @@ from robustfeatures.derived.derivation import Derivation, Told, provenance
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.derived.settings import UntargetedAttack
-    from robustfeatures.engine.prepared import Prepared
+    from robustfeatures.engine.frozen_network import FrozenNetwork
 
 
 def derive(
-    network: Prepared, original: ImageDataset, method: UntargetedAttack, *, seed: int, device: torch.device
+    network: FrozenNetwork, original: ImageDataset, method: UntargetedAttack, *, seed: int, device: torch.device
 ) -> Derivation:
     """Each image moved to a higher loss of its label; nothing is drawn from the seed."""
 

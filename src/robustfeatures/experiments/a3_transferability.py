@@ -65,7 +65,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         if not isinstance(method, TargetedAttack):
             raise UserError(f"derived.{settings.derived}.method: not an attack")
         carried = {f"target-{name}": _other_network(pieces, settings, seed, key) for name, key in names.items()}
-        attack = {field: getattr(method, field) for field in ("norm", "eps", "step_size", "steps")}
         for name, key in names.items():
             downstream = pieces.downstream_model(
                 settings.derived, seed, training=settings.downstream_training, architecture=key
@@ -75,7 +74,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             measurement = pieces.measurement(
                 f"{source.label.rpartition('-seed')[0]}-transfer",
                 "measurements.transfer",
-                {"split": "test", "precision": pieces.study.precision, **attack},
+                {"split": "test", "precision": pieces.study.precision, **method.arguments()},
                 {"data": pieces.data(), "source": source, **carried},
                 seed=seed,
             )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from robustfeatures.engine.batches import batch_size, batches_of
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import split_seed
 from robustfeatures.training.augmentation import Augmenter
 from robustfeatures.training.settings import Augmentation
@@ -47,7 +47,7 @@ def measure(
     set the class before is the label.
     """
     data = run.dataset("data", "train")
-    network = Prepared(run.network("source"), precision=precision)
+    network = FrozenNetwork(run.network("source"), precision=precision)
     images = batches_of(data, run.device)
     generator = torch.Generator().manual_seed(split_seed(seed, "augmentation"))
     augment = Augmenter(Augmentation(**augmentation), len(data), generator, run.device)

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from robustfeatures.engine.batches import batch_size, batches_of
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import split_seed
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def measure(
     Neurons and features are numbered from 0, features as the classes. `accuracy` (0 to 1, test split) is the head's on
     its own classes. A third head, "features", of accuracy NaN, holds the cosines of the features with one another.
     """
-    network = Prepared(run.network("model"), precision=precision)
-    classes = network.copy.head.out_features
+    network = FrozenNetwork(run.network("model"), precision=precision)
+    classes = network.network.head.out_features
     raw = {split: representations(network, run.dataset("data", split), run.device) for split in ("train", "test")}
     mean, scale = standardisation(raw["train"][0])
     (train, train_labels), (test, test_labels) = (((each - mean) * scale, labels) for each, labels in raw.values())
@@ -78,7 +78,7 @@ def measure(
     ]
 
 
-def representations(network: Prepared, data: ImageDataset, device: torch.device) -> tuple[Tensor, Tensor]:
+def representations(network: FrozenNetwork, data: ImageDataset, device: torch.device) -> tuple[Tensor, Tensor]:
     """g(x), float32 (N, D), of a split, and its labels (N,), on the device."""
     images = batches_of(data, device)
     size = batch_size(device, data.image_shape)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from robustfeatures.attacks.representation_pgd import representation_pgd
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.engine.batches import batch_size
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import numpy_generator
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def measure(
     names), `total` images attacked, `reached` (taken for the target afterwards), `before` (taken for it already).
     """
     data = run.dataset("data", split)
-    extractor = Prepared(run.network("extractor"), precision=precision)
+    extractor = FrozenNetwork(run.network("extractor"), precision=precision)
     victims = {
-        role.removeprefix(VICTIM): Prepared(run.network(role), precision=precision)
+        role.removeprefix(VICTIM): FrozenNetwork(run.network(role), precision=precision)
         for role in run.roles
         if role.startswith(VICTIM)
     }

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.engine.batches import batch_size, batches_of
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.settings import NormName
@@ -81,7 +81,8 @@ def measure(
     labels = torch.from_numpy(data.labels).to(run.device)
     targets = {role.removeprefix(TARGET_ROLE): role for role in run.roles if role.startswith(TARGET_ROLE)}
     networks = {
-        name: Prepared(run.network(role), precision=precision) for name, role in {"source": "source", **targets}.items()
+        name: FrozenNetwork(run.network(role), precision=precision)
+        for name, role in {"source": "source", **targets}.items()
     }
     order, size = torch.arange(len(data)), batch_size(run.device, data.image_shape)
     found = {key: {name: torch.empty_like(labels) for name in networks} for key in ("clean", *ATTACKS)}

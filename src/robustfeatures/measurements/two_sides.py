@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks.gradient_ascent import frozen, gradient_ascent
-from robustfeatures.attacks.norms import NORMS
-from robustfeatures.attacks.objectives import Objective, leave_class
+from robustfeatures.attacks import l2
+from robustfeatures.attacks.gradient_ascent import Objective, gradient_ascent
+from robustfeatures.attacks.objectives import untargeted_cross_entropy
 from robustfeatures.engine.batches import batch_size, batches_of
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError, suggestion
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def measure(
     """
     data = run.dataset("data", "test")
     side = side_of_class(sides, data.class_names).to(run.device)
-    network = Prepared(run.network("model"), precision=precision)
+    network = FrozenNetwork(run.network("model"), precision=precision)
     images, labels = batches_of(data, run.device), torch.from_numpy(data.labels).to(run.device)
     read_outs = (SUMMED,) if len(side) == 2 else (SUMMED, LARGEST)
     # By the loss that is attacked and the read-out that decides.
@@ -68,7 +68,10 @@ def measure(
                 moved = batch
                 if radius > 0:
                     objective = objective_of(loss, network, labels[rows], side)
-                    moved = ascend(network, objective, batch, radius, steps, relative_step_size * radius)
+                    step_size = relative_step_size * radius
+                    moved = gradient_ascent(
+                        objective, batch, norm=l2, step_size=step_size, steps=steps, origin=batch, eps=radius
+                    )
                 with torch.no_grad():
                     logits = network(moved)
                 for read_out, left in judged.items():
@@ -114,28 +117,11 @@ def margins(logits: Tensor, labels: Tensor, side: Tensor, read_out: str) -> Tens
 
 
 def objective_of(loss: str, network: nn.Module, labels: Tensor, side: Tensor) -> Objective:
-    """What an attack raises: the network's own cross-entropy, or minus the margin of a read-out; summed over images.
+    """What an attack raises: the frozen network's own cross-entropy, or minus the margin of a read-out.
 
     The margin of a read-out and its cross-entropy have the same gradient directions, but the latter's is rounded to
     nothing where the network is sure.
     """
     if loss == OWN:
-        return leave_class(network, labels)
-
-    def slope(logits: Tensor) -> Tensor:
-        with torch.enable_grad():
-            leaf = logits.detach().requires_grad_(True)
-            (found,) = torch.autograd.grad(-margins(leaf, labels, side, loss).sum(), leaf)
-        return found
-
-    return Objective(network, slope)
-
-
-def ascend(
-    network: nn.Module, objective: Objective, images: Tensor, eps: float, steps: int, step_size: float
-) -> Tensor:
-    """L2 PGD up the objective from the images (N, C, H, W) themselves."""
-    with frozen(network):
-        return gradient_ascent(
-            objective, images, norm=NORMS["l2"], step_size=step_size, steps=steps, origin=images, eps=eps
-        )
+        return untargeted_cross_entropy(network, labels)
+    return lambda images: -margins(network(images), labels, side, loss).sum()

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robustfeatures.attacks.gradient_ascent import gradient_ascent
 from robustfeatures.theory.patch_constants import PatchConstants
 
 # A patch's gradient this short is no direction.
@@ -82,11 +83,27 @@ def class_gradient(weights: Tensor, points: Tensor, classes: Tensor, relu: Smoot
     return torch.bmm(relu.slope(torch.bmm(points, chosen.transpose(1, 2))), chosen)
 
 
-def clipped(change: Tensor, radius: float) -> Tensor:
+def clipped(change: Tensor, radius: float | Tensor) -> Tensor:
     """The perturbation (n, P, d), each patch shortened to an L2 norm of at most `radius`."""
-    norms = change.norm(dim=2, keepdim=True).clamp(min=FLOOR)
-    shares: Tensor = radius / norms
+    shares: Tensor = radius / _patch_norms(change)
     return change * shares.clamp(max=1)
+
+
+def _patch_norms(change: Tensor) -> Tensor:
+    norms: Tensor = change.norm(dim=2, keepdim=True)
+    return norms.clamp(min=FLOOR)
+
+
+class PatchBall:
+    """An L2 ball for each patch of points (n, P, d), as `gradient_ascent` takes it."""
+
+    def step(self, points: Tensor, gradient: Tensor, step_size: Tensor) -> Tensor:
+        """The points, each patch moved by `step_size` along its own normalised gradient."""
+        return points + step_size * gradient / _patch_norms(gradient)
+
+    def project(self, points: Tensor, origin: Tensor, eps: Tensor) -> Tensor:
+        """The points, each patch at most `eps` from that of `origin`."""
+        return origin + clipped(points - origin, eps)
 
 
 def one_step(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants) -> Tensor:
@@ -98,17 +115,27 @@ def one_step(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchCo
 def pgd(
     weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants, *, steps: int, relative_step_size: float
 ) -> Tensor:
-    """Adversarial examples (n, P, d) against the margin F_y - max F_j: steepest ascent in the ball, which moves every
-    patch by `relative_step_size` of the radius along its own normalised gradient."""
+    """Adversarial examples (n, P, d) by projected gradient descent on the margin F_y - max F_j.
+
+    Each step moves every patch by `relative_step_size` of the radius along its own normalised gradient.
+    """
     relu = activation(constants)
-    change = torch.zeros_like(points)
-    for _ in range(steps):
-        at = points + change
-        outputs = logits(weights, at, relu).scatter(1, labels[:, None], -torch.inf)
-        ascent = class_gradient(weights, at, outputs.argmax(dim=1), relu) - class_gradient(weights, at, labels, relu)
-        norms = ascent.norm(dim=2, keepdim=True).clamp(min=FLOOR)
-        change = clipped(change + relative_step_size * constants.radius * ascent / norms, constants.radius)
-    return points + change
+
+    def minus_margin(moved: Tensor) -> Tensor:
+        outputs = logits(weights, moved, relu)
+        own = outputs.gather(1, labels[:, None]).sum()
+        return outputs.scatter(1, labels[:, None], -torch.inf).amax(dim=1).sum() - own
+
+    return gradient_ascent(
+        minus_margin,
+        points,
+        norm=PatchBall(),
+        step_size=relative_step_size * constants.radius,
+        steps=steps,
+        origin=points,
+        eps=constants.radius,
+        bounds=None,
+    )
 
 
 def accuracy(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedRelu) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,10 +10,9 @@ from torch import Tensor
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.engine.batches import batch_size
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 
 if TYPE_CHECKING:
-    from robustfeatures.engine.compiling import Compilation
     from robustfeatures.engine.settings import Precision
     from robustfeatures.models.network import Network
     from robustfeatures.training.settings import Adversary
@@ -21,44 +21,22 @@ if TYPE_CHECKING:
 class Attacker:
     """PGD on the network as it is now, in eval mode.
 
-    From the original image, as in not-bugs-2019, Appendix C.3, or from a random start, as in at-odds-2019, Appendix
-    A.3. Away from the labels or, `targeted`, towards them.
+    It starts at the original image, as in not-bugs-2019, Appendix C.3, or at a random point of the ball, as in
+    at-odds-2019, Appendix A.3. It raises the loss of the labels; a targeted `ProbeAttack` lowers it.
     """
 
-    def __init__(self, network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> None:
-        self.prepared = Prepared(network, precision=precision)
+    def __init__(
+        self, network: Network, adversary: Adversary, precision: Precision = "float32", *, compile: bool = False
+    ) -> None:
+        self.frozen_network = FrozenNetwork(network, precision=precision, compile=compile)
         self.adversary = adversary
-        self.targeted = targeted
-
-    def compile_where_it_pays(self, compilation: Compilation, shape: tuple[int, ...]) -> None:
-        """Compile the attack on batches of `shape` (N, C, H, W) as they come from the training, where that pays."""
-        rows = -(-shape[0] // _blocks(torch.Size(shape), self.prepared.copy.mean.device))
-        self.prepared.compile_where_it_pays(compilation, (rows, *shape[1:]))
 
     def __call__(self, images: Tensor, labels: Tensor, seed: int) -> Tensor:
         """Adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,), their starts drawn from `seed`."""
-        self.prepared.refresh()
+        self.frozen_network.refresh()
         generator = torch.Generator().manual_seed(seed)
-        count = _blocks(images.shape, images.device)
+        # Its fields are arguments of `pgd`.
+        settings = asdict(self.adversary)
+        count = -(-len(images) // batch_size(images.device, images.shape[1:]))
         blocks = zip(torch.chunk(images, count), torch.chunk(labels, count), strict=True)
-        return torch.cat([self._perturbed(*block, generator) for block in blocks])
-
-    def _perturbed(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        adversary = self.adversary
-        return pgd(
-            self.prepared,
-            images,
-            labels,
-            norm=adversary.norm,
-            eps=adversary.eps,
-            step_size=adversary.step_size,
-            steps=adversary.steps,
-            targeted=self.targeted,
-            random_start=adversary.random_start,
-            generator=generator,
-        )
-
-
-def _blocks(shape: torch.Size, device: torch.device) -> int:
-    """In how many blocks a batch of that shape is attacked."""
-    return -(-shape[0] // batch_size(device, shape[1:]))
+        return torch.cat([pgd(self.frozen_network, *block, **settings, generator=generator) for block in blocks])

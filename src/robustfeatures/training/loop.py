@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from robustfeatures.engine.compilation import compiled
 from robustfeatures.engine.precision import autocast, laid_out, training_format, warn_if_emulated
 from robustfeatures.engine.randomness import split_seed
 from robustfeatures.errors import UserError
@@ -22,7 +23,6 @@ from robustfeatures.training.schedules import Schedule, constant, one_cycle, ste
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
-    from robustfeatures.engine.compiling import Compilation
     from robustfeatures.engine.settings import Precision
     from robustfeatures.training.settings import Training
 
@@ -95,14 +95,14 @@ def train(
     probes: Iterable[ProbeSet] = (),
     perturbation: Perturbation | None = None,
     checkpoints: Checkpoints | None = None,
-    compilation: Compilation | None = None,
+    compile: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[HistoryRow]:
     """Train the network in place on `images` in [0, 1] and `labels` (N,); it is in eval mode on return.
 
-    With `perturbation` each batch is replaced by what it returns: adversarial training. With `compilation` the network
-    is compiled for full batches where that pays. A run that finds a checkpoint goes on from it and ends with the same
-    weights, bit for bit, as one that was never stopped.
+    With `perturbation` each batch is replaced by what it returns: adversarial training. With `compile` torch compiles
+    the network for its training steps. A run that finds a checkpoint goes on from it and ends with the same weights,
+    bit for bit, as one that was never stopped.
 
     Raises:
         UserError: the loss, looked at every `LOOK_EVERY` steps, or a weight at the end is no longer finite.
@@ -112,8 +112,7 @@ def train(
     layout = training_format(network, images.device)
     network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
     network.train()
-    shape = (settings.batch_size, *images.image_shape)
-    forward = (compilation and compilation.compiled(network, shape, layout, precision)) or network
+    forward = compiled(network) if compile else network
     optimiser = optimiser_of(settings, network.parameters())
     position = _resumed(network, optimiser, checkpoints, images.device)
     run = _Run(

@@ -19,9 +19,7 @@ from robustfeatures.training.loop import Checkpoints, HistoryRow, train
 from robustfeatures.training.probes import Measure, ProbeSet, share_right
 
 if TYPE_CHECKING:
-    from robustfeatures.engine.compiling import Compilation
     from robustfeatures.engine.run import Run
-    from robustfeatures.engine.settings import Precision
     from robustfeatures.models.network import Network
     from robustfeatures.training.adversary import Attacker
     from robustfeatures.training.settings import Adversary, Model, Probe
@@ -36,9 +34,7 @@ class Trained:
     probe_seconds: float
 
 
-def trained(
-    parameters: Model, run: Run, checkpoints: AbstractContextManager[Checkpoints], compilation: Compilation
-) -> Trained:
+def trained(parameters: Model, run: Run, checkpoints: AbstractContextManager[Checkpoints]) -> Trained:
     """The network that the parameters describe, trained on the train split of the input "data".
 
     `checkpoints` are entered for the training alone: what comes before it is done again by a run that goes on.
@@ -48,7 +44,7 @@ def trained(
     with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []):
         probes = [_probe_set(probe, parameters, network, data, run) for probe in parameters.probes]
     images = batches_of(data, run.device)
-    perturbation = _perturbation(network, parameters, compilation, data.image_shape)
+    perturbation = _perturbation(network, parameters)
     with checkpoints as kept:
         history = train(
             network,
@@ -60,7 +56,7 @@ def trained(
             probes=probes,
             perturbation=perturbation,
             checkpoints=kept,
-            compilation=compilation,
+            compile=parameters.compile,
             progress=run.progress,
         )
     return Trained(network, history, sum(probe.seconds for probe in probes))
@@ -78,31 +74,22 @@ def initial_network(parameters: Model, data: ImageDataset) -> Network:
     return network
 
 
-def _perturbation(
-    network: Network, parameters: Model, compilation: Compilation, image_shape: tuple[int, ...]
-) -> Attacker | None:
-    training = parameters.training
-    if training.adversary is None:
-        return None
-    attacker = _attacker(network, training.adversary, parameters.precision)
-    attacked = training.batch_size - int(training.natural * training.batch_size)
-    attacker.compile_where_it_pays(compilation, (attacked, *image_shape))
-    return attacker
+def _perturbation(network: Network, parameters: Model) -> Attacker | None:
+    adversary = parameters.training.adversary
+    return None if adversary is None else _attacker(network, adversary, parameters)
 
 
-def _attacker(network: Network, adversary: Adversary, precision: Precision, *, targeted: bool = False) -> Attacker:
+def _attacker(network: Network, adversary: Adversary, parameters: Model) -> Attacker:
     # By name, so that the recipe of a standard training does not depend on the code of the attacks.
     attacker = import_module("robustfeatures.training.adversary").Attacker
-    made: Attacker = attacker(network, adversary, precision, targeted=targeted)
+    made: Attacker = attacker(network, adversary, parameters.precision, compile=parameters.compile)
     return made
 
 
 def _probe_set(probe: Probe, parameters: Model, network: Network, trained_on: ImageDataset, run: Run) -> ProbeSet:
     data = _drawn(run.dataset(probe.input, probe.split), probe.images)
     labels = (torch.from_numpy(data.labels) + probe.label_shift) % data.num_classes
-    attack = None
-    if probe.attack is not None:
-        attack = _attacker(network, probe.attack, parameters.precision, targeted=probe.attack.targeted)
+    attack = None if probe.attack is None else _attacker(network, probe.attack, parameters)
     return ProbeSet(
         probe.name,
         batches_of(data, run.device),

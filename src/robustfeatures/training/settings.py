@@ -7,23 +7,19 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le, Lt
 
-from robustfeatures.attacks.settings import NormName, Radius
+from robustfeatures.attacks.settings import PGDSettings
 from robustfeatures.data.settings import Split
 from robustfeatures.engine.settings import Fraction, PositiveFloat, PositiveInt, Precision, Seed, Strict
 from robustfeatures.models.settings import Architecture
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adversary(Strict):
-    """The PGD attack inside adversarial training; radii and steps in units of [0, 1] pixels.
+class Adversary(PGDSettings):
+    """The PGD attack inside adversarial training.
 
     It starts at the image, or with `random_start` at a point drawn uniformly from the ball round it.
     """
 
-    norm: NormName
-    eps: Radius
-    step_size: PositiveFloat
-    steps: PositiveInt
     random_start: bool = False
 
 
@@ -101,4 +97,5 @@ class Model(Strict):
     training: Training
     seed: Seed
     precision: Precision = "float32"
+    compile: bool = False
     probes: tuple[Probe, ...] = ()

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from robustfeatures.attacks.evaluating import attacked as batching
+from robustfeatures.attacks.evaluating import task
 from robustfeatures.attacks.evaluating.evaluation import Judged, Subject, counted, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, CarliniWagner, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.benchmarks.evaluation import Counting, naive
@@ -66,24 +66,24 @@ def test_judges_as_attacking_every_image_at_every_radius(
     network: Network, digits: Digits, sizes: tuple[float, ...]
 ) -> None:
     attack = PGD(kind="pgd", steps=10, relative_step_sizes=sizes)
-    prepared = Counting(Prepared(network))
-    standing = torch.from_numpy(judge(prepared, digits, attack).standing[0, 0])
-    ours = prepared.both_ways
+    frozen_network = Counting(FrozenNetwork(network))
+    standing = torch.from_numpy(judge(frozen_network, digits, attack).standing[0, 0])
+    ours = frozen_network.both_ways
     images, labels = digits.images[1300:1500], digits.labels[1300:1500]
-    expected = naive(prepared, images, labels, attack, RADII)
+    expected = naive(frozen_network, images, labels, attack, RADII)
     assert torch.equal(standing, expected)
     assert 0.05 < expected[1].double().mean() < 0.95
     # What stands needs all steps at all radii where it stands; the rest is the work that may be saved.
     least = int(standing.sum()) * (attack.steps + 1) * len(sizes)
-    assert least <= ours < 0.7 * (prepared.both_ways - ours)
+    assert least <= ours < 0.7 * (frozen_network.both_ways - ours)
 
 
 def test_batches_are_refilled_as_images_leave(
     network: Network, digits: Digits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = judge(Prepared(network), digits, QUICK)
-    monkeypatch.setattr(batching, "batch_size", lambda device, shape: 16)
-    counting = Sizes(Prepared(network))
+    whole = judge(FrozenNetwork(network), digits, QUICK)
+    monkeypatch.setattr(task, "batch_size", lambda device, shape: 16)
+    counting = Sizes(FrozenNetwork(network))
     small = judge(counting, digits, QUICK)
     assert (small.standing == whole.standing).all()
     assert max(counting.graded) == 16
@@ -107,36 +107,36 @@ def test_a_step_asks_the_device_no_more_than_it_must(
     network: Network, digits: Digits, attack: Attack, questions: int
 ) -> None:
     """Which images leave; which begin at random points; whether a search has ended. A GPU is waited for each time."""
-    prepared = Prepared(network)
+    frozen_network = FrozenNetwork(network)
     steps: list[int] = []
-    prepared.register_forward_hook(lambda module, images, logits: steps.append(len(logits)))
+    frozen_network.register_forward_hook(lambda module, images, logits: steps.append(len(logits)))
     with Questions() as mode:
-        judge(prepared, digits, attack)
+        judge(frozen_network, digits, attack)
     # A few before the first step.
     assert len(steps) > 10
     assert mode.asked <= questions * len(steps) + 5
 
 
 def test_an_attack_sees_only_what_is_left(network: Network, digits: Digits) -> None:
-    prepared = Sizes(Prepared(network))
+    frozen_network = Sizes(FrozenNetwork(network))
     longer = PGD(kind="pgd", steps=20, relative_step_sizes=(0.1,))
-    alone = judge(prepared, digits, QUICK)
-    before = sum(prepared.graded)
-    both = judge(prepared, digits, QUICK, longer)
+    alone = judge(frozen_network, digits, QUICK)
+    before = sum(frozen_network.graded)
+    both = judge(frozen_network, digits, QUICK, longer)
     # The rows of the first attack are those it has alone; the second can only take from them.
     assert (both.standing[0, 0] == alone.standing[0, 0]).all()
     assert (both.standing[0, 1] <= both.standing[0, 0]).all()
     pairs = int(both.standing[0, 0].sum())
-    assert sum(prepared.graded) - 2 * before <= pairs * (longer.steps + 1)
+    assert sum(frozen_network.graded) - 2 * before <= pairs * (longer.steps + 1)
     # What falls at one radius is fallen at every larger one.
     assert (both.standing[:, :, 1:] <= both.standing[:, :, :-1]).all()
 
 
 def test_random_starts_are_drawn_again_the_same(network: Network, digits: Digits) -> None:
     starts = PGD(kind="pgd", steps=5, relative_step_sizes=(0.3,), random_starts=2)
-    first, second = (judge(Prepared(network), digits, starts) for _ in range(2))
+    first, second = (judge(FrozenNetwork(network), digits, starts) for _ in range(2))
     assert (first.standing == second.standing).all()
-    (plain,) = (judge(Prepared(network), digits, PGD(kind="pgd", steps=5, relative_step_sizes=(0.3,))),)
+    (plain,) = (judge(FrozenNetwork(network), digits, PGD(kind="pgd", steps=5, relative_step_sizes=(0.3,))),)
     assert (first.standing <= plain.standing).all()
     assert first.standing.sum() < plain.standing.sum()
     counts = first.diagnostics[0, 0, "broken from a random start alone"]
@@ -150,7 +150,7 @@ def test_random_starts_are_drawn_again_the_same(network: Network, digits: Digits
 )
 def test_diagnostics_look_once_at_each_image_at_each_radius(network: Network, digits: Digits, attack: Attack) -> None:
     """At the smallest radius at those that are right, at every other at those that withstood the one before."""
-    found = judge(Prepared(network), digits, attack, radii=(0.0, *RADII))
+    found = judge(FrozenNetwork(network), digits, attack, radii=(0.0, *RADII))
     attacked = found.standing[0, 0, :-1].sum(axis=1)
     assert len(set(attacked)) > 2
     for counts in found.diagnostics.values():
@@ -160,7 +160,7 @@ def test_diagnostics_look_once_at_each_image_at_each_radius(network: Network, di
 def test_radius_0_is_clean_and_labels_are_shifted(network: Network, digits: Digits) -> None:
     rows = torch.arange(1300, 1500)
     parameters = Evaluation(split="test", norm="l2", attacks=(QUICK,), eps=(0.3, 0.0), label_shifts=(0, 1))
-    found = judged(Subject(Prepared(network), InMemory(digits.images), digits.labels, 10), rows, parameters)
+    found = judged(Subject(FrozenNetwork(network), InMemory(digits.images), digits.labels, 10), rows, parameters)
     with torch.no_grad():
         predicted = network(digits.images[rows]).argmax(1)
     for shift in (0, 1):
@@ -170,11 +170,11 @@ def test_radius_0_is_clean_and_labels_are_shifted(network: Network, digits: Digi
 def test_cw_judges_by_distance(network: Network, digits: Digits) -> None:
     """One run for all radii, and an image whose nearest example lies within the smallest leaves at once."""
     attack = CarliniWagner(kind="cw-l2", searches=2, steps=25, learning_rate=0.03, initial_constant=1.0)
-    after_pgd = judge(Prepared(network), digits, QUICK, attack).standing[0]
-    alone = judge(Prepared(network), digits, attack).standing[0, 0]
+    after_pgd = judge(FrozenNetwork(network), digits, QUICK, attack).standing[0]
+    alone = judge(FrozenNetwork(network), digits, attack).standing[0, 0]
     assert (after_pgd[1] == (after_pgd[0] & alone)).all()
     longer = CarliniWagner(kind="cw-l2", searches=9, steps=25, learning_rate=0.03, initial_constant=1.0)
-    counting = Sizes(Prepared(network))
+    counting = Sizes(FrozenNetwork(network))
     judge(counting, digits, longer, radii=(10.0,))
     # Any adversarial example lies within a radius that holds all images.
     assert sum(counting.graded) < 200 * 25 * 2
@@ -200,7 +200,7 @@ def test_autoattack_takes_more_than_pgd(network: Network, digits: Digits) -> Non
     attack = AutoAttack(kind="autoattack", parts=("apgd-ce", "square"), queries=20)
     torch.manual_seed(3)
     state = torch.get_rng_state()
-    first, second = (judge(Prepared(network), digits, QUICK, attack, radii=(0.5,)) for _ in range(2))
+    first, second = (judge(FrozenNetwork(network), digits, QUICK, attack, radii=(0.5,)) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
     assert (first.standing == second.standing).all()
     assert first.standing[0, 1].sum() < first.standing[0, 0].sum()
@@ -221,7 +221,7 @@ def test_autoattack_on_networks_in_the_channels_last_layout(classes: int, part: 
     parameters = Evaluation(
         split="test", norm="linf", attacks=(AutoAttack(kind="autoattack", parts=(part,)),), eps=(0.0, 0.1)
     )
-    found = judged(Subject(Prepared(network), InMemory(images), labels, classes), torch.arange(6), parameters)
+    found = judged(Subject(FrozenNetwork(network), InMemory(images), labels, classes), torch.arange(6), parameters)
     assert found.standing[0, 0, 0].all()
     assert not found.standing[0, 0, 1].any()
 
@@ -241,7 +241,7 @@ def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:
     wrong = digits.labels + 1
     parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=(5.0,))
     rows = torch.arange(1300, 1304)
-    found = judged(Subject(Prepared(network), InMemory(digits.images), wrong % 10, 10), rows, parameters)
+    found = judged(Subject(FrozenNetwork(network), InMemory(digits.images), wrong % 10, 10), rows, parameters)
     assert not found.standing.any()
 
 

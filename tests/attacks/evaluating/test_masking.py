@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from robustfeatures.attacks.evaluating.evaluation import Subject, counted_diagnostics, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.experiments.shared.masking import SIGNS, warnings
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
@@ -77,7 +77,7 @@ def diagnosed(network: nn.Module, digits: Digits) -> list[str]:
 
 
 def test_an_honest_network_raises_none(network: Network, digits: Digits) -> None:
-    assert diagnosed(Prepared(network), digits) == []
+    assert diagnosed(FrozenNetwork(network), digits) == []
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_masked_gradients_are_seen(
     masked: Callable[[nn.Module], nn.Module],
     signs: set[str],
 ) -> None:
-    raised = diagnosed(masked(Prepared(network)), digits)
+    raised = diagnosed(masked(FrozenNetwork(network)), digits)
     for sign in signs:
         assert any(SIGNS[sign][1] in warning for warning in raised), (sign, raised)
     assert all(warning.startswith("D: gradients may be masked") for warning in raised)

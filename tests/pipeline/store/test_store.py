@@ -7,9 +7,7 @@ import stat
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -52,49 +50,6 @@ def test_a_published_payload_is_whole_and_read_only(store: Store) -> None:
     assert not any(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) for path in paths)
     assert store.payload_keys() == ["k"]
     assert list(inspection.verify(store)) == []
-
-
-def test_an_answer_is_remembered_until_it_is_damaged(store: Store) -> None:
-    asked: list[str] = []
-
-    def ask(question: str) -> dict[str, Any]:
-        def answer() -> dict[str, Any]:
-            asked.append(question)
-            return {"number": len(asked)}
-
-        return store.remembered({"question": question}, answer)
-
-    assert [ask("a"), ask("a"), ask("b"), ask("a")] == [{"number": 1}, {"number": 1}, {"number": 2}, {"number": 1}]
-    for content in ("", "{", "[]", '{"answer": null}', '{"answer": [1]}'):
-        for path in (store.root / ".measured").iterdir():
-            path.write_text(content)
-        assert ask("a") == ask("a") == {"number": len(asked)}
-    assert asked == ["a", "b", *["a"] * 5]
-    assert not store.payload_keys()
-    assert not list(store.root.glob(".partial/*/"))
-
-
-def test_who_fails_to_answer_leaves_the_question_to_the_next(store: Store) -> None:
-    def fails() -> dict[str, Any]:
-        raise ValueError("no answer")
-
-    with pytest.raises(ValueError, match="no answer"):
-        store.remembered({"a": 1}, fails)
-    assert not list(store.root.glob(".partial/*/"))
-    assert store.remembered({"a": 1}, lambda: {"b": 2}) == {"b": 2}
-
-
-def test_of_two_who_ask_at_once_one_answers(store: Store) -> None:
-    def ask(number: int) -> dict[str, Any]:
-        def answer() -> dict[str, Any]:
-            time.sleep(0.5)
-            return {"number": number}
-
-        return store.remembered({"question": "same"}, answer)
-
-    with ThreadPoolExecutor() as pool:
-        found = list(pool.map(ask, range(3)))
-    assert found[0] == found[1] == found[2]
 
 
 def test_a_failed_publication_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import torch
 from pyautoattack import AutoAttack as Original
 from torch import Tensor, nn
 
-from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome
 from robustfeatures.attacks.evaluating.noise import BROKEN
+from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import AutoAttack
@@ -23,49 +23,49 @@ SEED = 0
 FEWEST_CLASSES = {"apgd-t": 4}
 
 
-def attack(attacked: Attacked, settings: AutoAttack) -> Outcome:
+def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
     """Which images withstand all parts at which radii; what falls at one radius is not attacked at a larger one.
 
     Each part attacks what the parts before it left. The diagnostic counts what Square, which uses no gradients, breaks
     of what the other parts and the attacks before have left. Targeted parts take as many targets as there are other
     classes, nine at most; with fewer than four classes targeted APGD, whose loss needs four, is left out.
     """
-    standing = attacked.standing.clone()
-    counts = Counts(len(attacked.radii), attacked.labels.device)
-    parts = [part for part in settings.parts if attacked.num_classes >= FEWEST_CLASSES.get(part, 2)]
-    for level, eps in enumerate(attacked.radii.tolist()):
+    standing = task.standing.clone()
+    counts = Counts(len(task.radii), task.labels.device)
+    parts = [part for part in settings.parts if task.num_classes >= FEWEST_CLASSES.get(part, 2)]
+    for level, eps in enumerate(task.radii.tolist()):
         for part in parts:
             places = standing[:, level].nonzero().squeeze(1)
-            broken = _broken(attacked, settings, part, eps, places)
+            broken = _broken(task, settings, part, eps, places)
             standing[places[broken], level:] = False
             if part == "square" and len(parts) > 1:
                 counts.add(torch.full_like(places, level), broken)
-        attacked.progress((level + 1) / len(attacked.radii))
+        task.progress((level + 1) / len(task.radii))
     return Outcome(standing, {BROKEN: counts.counts} if "square" in parts and len(parts) > 1 else {})
 
 
-def _broken(attacked: Attacked, settings: AutoAttack, part: str, eps: float, places: Tensor) -> Tensor:
+def _broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, places: Tensor) -> Tensor:
     """Which of the images at `places` (m,) one part breaks, bool (m,)."""
     found = [torch.zeros(0, dtype=torch.bool, device=places.device)]
     if len(places) == 0:
         return found[0]
-    chunks = torch.split(places, attacked.size)
-    read = attacked.images.batches(attacked.rows[places.cpu()], attacked.size)
-    network = _Contiguous(attacked.network)
+    chunks = torch.split(places, task.size)
+    read = task.images.batches(task.rows[places.cpu()], task.size)
+    network = _Contiguous(task.network)
     for chunk, (_, images) in zip(chunks, read, strict=True):
-        labels = attacked.labels[chunk]
+        labels = task.labels[chunk]
         with _undisturbed(images.device):
-            original = _original(network, attacked, settings, eps, images.device)
+            original = _original(network, task, settings, eps, images.device)
             original.attacks_to_run = [part]
             adversarial, _ = original.run_standard_evaluation(images.contiguous(), labels, batch_size=len(images))
         with torch.no_grad():
-            found.append(attacked.network(adversarial).argmax(dim=1) != labels)
+            found.append(task.network(adversarial).argmax(dim=1) != labels)
     return torch.cat(found)
 
 
-def _original(network: nn.Module, attacked: Attacked, settings: AutoAttack, eps: float, device: torch.device) -> Any:
-    original = Original(network, norm=NORMS[attacked.norm], eps=eps, seed=SEED, device=device)
-    targets = min(9, attacked.num_classes - 1)
+def _original(network: nn.Module, task: AttackTask, settings: AutoAttack, eps: float, device: torch.device) -> Any:
+    original = Original(network, norm=NORMS[task.norm], eps=eps, seed=SEED, device=device)
+    targets = min(9, task.num_classes - 1)
     original.apgd_targeted.n_target_classes = targets
     original.fab.n_target_classes = targets
     original.square.n_queries = settings.queries

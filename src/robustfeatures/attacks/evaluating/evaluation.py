@@ -11,15 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustfeatures.attacks.evaluating.attacked import Attacked, Outcome
-from robustfeatures.attacks.gradient_ascent import frozen
+from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
 from robustfeatures.engine.batches import batch_size, batches_of, block_rows
-from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.frozen_network import FrozenNetwork
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import Evaluation
     from robustfeatures.engine.batches import Batches
-    from robustfeatures.engine.compiling import Compilation
     from robustfeatures.engine.run import Run
 
 Row = dict[str, str | int | float]
@@ -55,12 +54,11 @@ class Subject:
         return torch.split(torch.arange(len(self.images)), size)
 
 
-def subject(parameters: Evaluation, run: Run, compilation: Compilation) -> Subject:
+def subject(parameters: Evaluation, run: Run) -> Subject:
     """The input "model" and the split of the input "data" that the parameters name."""
-    network = Prepared(run.network("model"), precision=parameters.precision)
+    network = FrozenNetwork(run.network("model"), precision=parameters.precision, compile=parameters.compile)
     data = run.dataset("data", parameters.split)
     images = batches_of(data, run.device)
-    network.compile_where_it_pays(compilation, (batch_size(run.device, data.image_shape), *data.image_shape))
     return Subject(network, images, torch.from_numpy(data.labels), data.num_classes)
 
 
@@ -94,12 +92,12 @@ def judged(
             def told(share: float, before: int = before) -> None:
                 progress((before + share) / rounds)
 
-            attacked = Attacked(
+            task = AttackTask(
                 network, images, rows, wanted, parameters.norm, radii, standing, num_classes, progress=told
             )
             if len(radii):
                 with frozen(network):
-                    outcome: Outcome = import_module(attack.module).attack(attacked, attack)
+                    outcome: Outcome = import_module(attack.module).attack(task, attack)
                 standing = outcome.standing
                 diagnostics |= {
                     (shift, number, name): counts.cpu().numpy() for name, counts in outcome.diagnostics.items()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome, State, work_through
+from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_refilled_batches
+from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
 from robustfeatures.engine.randomness import split_seed
 
 if TYPE_CHECKING:
@@ -17,28 +18,28 @@ if TYPE_CHECKING:
 BROKEN = "broken without gradients"
 
 
-def attack(attacked: Attacked, settings: Noise) -> Outcome:
+def attack(task: AttackTask, settings: Noise) -> Outcome:
     """Which images withstand `draws` points on the surface of the ball: the same directions for all images and radii.
 
     Directions are drawn evenly in L2, and from the corners of the ball in Linf.
     """
-    device = attacked.labels.device
-    limits = attacked.levels
+    device = task.labels.device
+    limits = task.levels
     broken_at = limits.clone()
-    counts = Counts(len(attacked.radii), device)
+    counts = Counts(len(task.radii), device)
     generator = torch.Generator().manual_seed(split_seed(0, "noise"))
-    drawn = torch.randn((settings.draws, *attacked.images.image_shape), generator=generator)
-    directions = attacked.ball.step(torch.zeros_like(drawn), drawn, torch.ones(())).to(device)
+    drawn = torch.randn((settings.draws, *task.images.image_shape), generator=generator)
+    directions = task.ball.step(torch.zeros_like(drawn), drawn, torch.ones(())).to(device)
 
-    def enter(places: Tensor, images: Tensor) -> State:
+    def begin(places: Tensor, images: Tensor) -> State:
         none = torch.zeros_like(places)
         return {"place": places, "origin": images, "level": none, "draw": none}
 
     @torch.no_grad()
-    def advance(state: State) -> tuple[State, Tensor]:
-        eps = attacked.radii[state["level"]].view(-1, 1, 1, 1)
-        logits = attacked.network((state["origin"] + eps * directions[state["draw"]]).clamp(0.0, 1.0))
-        wrong = logits.argmax(dim=1) != attacked.labels[state["place"]]
+    def step(state: State) -> tuple[State, Tensor]:
+        eps = task.radii[state["level"]].view(-1, 1, 1, 1)
+        logits = task.network((state["origin"] + eps * directions[state["draw"]]).clamp(0.0, 1.0))
+        wrong = logits.argmax(dim=1) != task.labels[state["place"]]
         broken_at[state["place"]] = torch.where(wrong, state["level"], broken_at[state["place"]])
         last = state["draw"] == settings.draws - 1
         counts.add(state["level"], wrong, cases=wrong | last)
@@ -46,6 +47,6 @@ def attack(attacked: Attacked, settings: Noise) -> Outcome:
         state["draw"] = torch.where(last, 0, state["draw"] + 1)
         return state, wrong | (last & (state["level"] == limits[state["place"]]))
 
-    work_through(attacked, enter, advance)
-    levels = torch.arange(len(attacked.radii), device=device)
+    attack_in_refilled_batches(task, begin, step)
+    levels = torch.arange(len(task.radii), device=device)
     return Outcome(levels < broken_at[:, None], {BROKEN: counts.counts})

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from robustfeatures.attacks.evaluating.attacked import Attacked, Counts, Outcome, State, work_through
+from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_refilled_batches
+from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
+from robustfeatures.attacks.gradient_ascent import ascent_step
 from robustfeatures.attacks.norms import TINY
 from robustfeatures.engine.randomness import split_seed
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 DIAGNOSTICS = ("no gradient", "loss not raised", "broken from a random start alone")
 
 
-def attack(attacked: Attacked, settings: PGD) -> Outcome:
+def attack(task: AttackTask, settings: PGD) -> Outcome:
     """Which images withstand PGD at which radii.
 
     An image goes through all runs (starts times step sizes) at its smallest radius, then at the next, and leaves for
@@ -29,9 +31,9 @@ def attack(attacked: Attacked, settings: PGD) -> Outcome:
     - "loss not raised": it withstood the first run, whose last iterate has no higher loss than the image itself;
     - "broken from a random start alone": no run from the image itself broke it, one from a random start did.
     """
-    runs = _Runs(attacked, settings)
-    work_through(attacked, runs.enter, runs.advance)
-    levels = torch.arange(len(attacked.radii), device=attacked.labels.device)
+    runs = _Runs(task, settings)
+    attack_in_refilled_batches(task, runs.begin, runs.step)
+    levels = torch.arange(len(task.radii), device=task.labels.device)
     counted = DIAGNOSTICS if settings.random_starts else DIAGNOSTICS[:2]
     return Outcome(levels < runs.broken_at[:, None], {name: runs.counts[name].counts for name in counted})
 
@@ -39,20 +41,20 @@ def attack(attacked: Attacked, settings: PGD) -> Outcome:
 class _Runs:
     """The runs of one evaluation; `broken_at` (n,) becomes the level of the first radius at which an image fell."""
 
-    def __init__(self, attacked: Attacked, settings: PGD) -> None:
-        device = attacked.labels.device
-        self.attacked = attacked
+    def __init__(self, task: AttackTask, settings: PGD) -> None:
+        device = task.labels.device
+        self.task = task
         self.settings = settings
         # Read once, for the random starts.
-        self.rows, self.radii = attacked.rows.tolist(), attacked.radii.tolist()
+        self.rows, self.radii = task.rows.tolist(), task.radii.tolist()
         self.sizes = torch.tensor(settings.relative_step_sizes, device=device)
         self.from_image = len(settings.relative_step_sizes)
         self.runs = self.from_image * (1 + settings.random_starts)
-        self.limits = attacked.levels
+        self.limits = task.levels
         self.broken_at = self.limits.clone()
-        self.counts = {name: Counts(len(attacked.radii), device) for name in DIAGNOSTICS}
+        self.counts = {name: Counts(len(task.radii), device) for name in DIAGNOSTICS}
 
-    def enter(self, places: Tensor, images: Tensor) -> State:
+    def begin(self, places: Tensor, images: Tensor) -> State:
         """Images before the first step of the first run at the smallest radius."""
         none = torch.zeros_like(places)
         return {
@@ -65,26 +67,26 @@ class _Runs:
             "first_loss": torch.zeros(len(places), device=images.device),
         }
 
-    def advance(self, state: State) -> tuple[State, Tensor]:
+    def step(self, state: State) -> tuple[State, Tensor]:
         """One gradient; images at the end of a run begin the next."""
         images = state["image"].detach().requires_grad_(True)
-        loss, wrong, gradient = self._evaluated(images, self.attacked.labels[state["place"]])
+        loss, wrong, gradient = self._evaluated(images, self.task.labels[state["place"]])
         state["first_loss"] = torch.where(state["step"] == 0, loss, state["first_loss"])
         ended = wrong | (state["step"] == self.settings.steps)
         self._count(state, loss, gradient, wrong, ended)
         self.broken_at[state["place"]] = torch.where(wrong, state["level"], self.broken_at[state["place"]])
-        eps = self._wide(self.attacked.radii[state["level"]])
+        eps = self._wide(self.task.radii[state["level"]])
         size = self._wide(self.sizes[state["run"] % self.from_image]) * eps
-        ball, origin = self.attacked.ball, state["origin"]
-        moved = ball.step(images.detach(), gradient, size)
-        state["image"] = ball.project(moved, origin, eps).clamp_(0.0, 1.0)
+        state["image"] = ascent_step(
+            images.detach(), gradient, norm=self.task.ball, step_size=size, origin=state["origin"], eps=eps
+        )
         state["step"] = state["step"] + 1
         done = wrong | self._begin_next(state, ended & ~wrong)
         return state, done
 
     def _evaluated(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Loss (m,), whether misclassified (m,), and the gradient by the images."""
-        logits = self.attacked.network(images)
+        logits = self.task.network(images)
         loss = functional.cross_entropy(logits, labels, reduction="none")
         (gradient,) = torch.autograd.grad(loss.sum(), images)
         return loss.detach(), logits.detach().argmax(dim=1) != labels, gradient
@@ -114,7 +116,7 @@ class _Runs:
         for place, run, level in torch.stack((state["place"], state["run"], state["level"]), dim=1).tolist():
             seed = split_seed(self.rows[place], "random start", run, level)
             generator = torch.Generator().manual_seed(seed)
-            drawn.append(self.attacked.ball.random_start(like, self.radii[level], generator))
+            drawn.append(self.task.ball.random_start(like, self.radii[level], generator))
         return (origin + torch.cat(drawn).to(origin)).clamp(0.0, 1.0)
 
     def _count(self, state: State, loss: Tensor, gradient: Tensor, wrong: Tensor, ended: Tensor) -> None:

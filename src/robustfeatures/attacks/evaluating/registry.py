@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from robustfeatures.attacks.evaluating.settings import (
     PGD,
     Attack,
-    Attacking,
     AutoAttack,
     CarliniWagner,
+    EvaluationAttack,
     Noise,
 )
 from robustfeatures.attacks.settings import NormName
 from robustfeatures.engine.registry import Entry, by_name, check_kinds, find
 
 if TYPE_CHECKING:
-    from robustfeatures.attacks.evaluating.attacked import Attacked, Outcome
+    from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
 
-S = TypeVar("S", bound=Attacking)
-S_contra = TypeVar("S_contra", bound=Attacking, contravariant=True)
+S = TypeVar("S", bound=EvaluationAttack)
+S_contra = TypeVar("S_contra", bound=EvaluationAttack, contravariant=True)
 
 
 class EvaluatingAttack(Protocol[S_contra]):
     """The function `attack` of the module of an attack."""
 
-    def __call__(self, attacked: Attacked, settings: S_contra) -> Outcome:
+    def __call__(self, task: AttackTask, settings: S_contra) -> Outcome:
         """Which of the images withstand the attack at which radii."""
         ...
 

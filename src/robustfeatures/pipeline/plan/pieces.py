@@ -89,6 +89,7 @@ class Pieces:
             training=self.training(training) if isinstance(training, str) else training,
             seed=seed_offset + seed,
             precision=self.study.precision,
+            compile=self.study.compile,
             probes=tuple(probes),
         )
         return self._recipe(f"{label}-seed{seed}", parameters, inputs)
@@ -118,7 +119,13 @@ class Pieces:
         splits: Sequence[Split] = ("train",),
     ) -> Recipe:
         """A data set derived from the input "data" with the network "source"."""
-        parameters = Derived(method=method, seed=seed, precision=self.study.precision, splits=tuple(splits))
+        parameters = Derived(
+            method=method,
+            seed=seed,
+            precision=self.study.precision,
+            compile=self.study.compile,
+            splits=tuple(splits),
+        )
         return self._recipe(f"{label}-seed{seed}", parameters, inputs)
 
     def downstream_model(
@@ -169,6 +176,7 @@ class Pieces:
             norm=ball,
             attacks=chosen,
             precision=self.study.precision,
+            compile=self.study.compile,
             eps=tuple(eps),
             label_shifts=tuple(label_shifts),
         )

@@ -121,8 +121,10 @@ class View:
 def views_of(study: Study, name: str, parts: Mapping[str, Part]) -> list[View]:
     """Every view of a study: a table and a figure per experiment that has one, the claims, and the report."""
 
+    computed = f"{study.precision}, compiled by torch" if study.compile else study.precision
+
     def view(kind: str, shown: Sequence[Part], views: Sequence[View] = ()) -> View:
-        return View(name, study.title, kind, shown, study.published_setting, study.precision, views)
+        return View(name, study.title, kind, shown, study.published_setting, computed, views)
 
     found = []
     for part in parts.values():

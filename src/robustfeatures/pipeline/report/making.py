@@ -20,7 +20,7 @@ STAGES = {
     "measurement": "Measurement",
 }
 # Told for all recipes together, or told by the rest.
-ELSEWHERE = frozenset({"seed", "precision", "probes", "module"})
+ELSEWHERE = frozenset({"seed", "precision", "compile", "probes", "module"})
 # Fields whose value says enough.
 SPEAKING = frozenset({"name", "kind", "source", "architecture"})
 LONGEST = 600

@@ -75,13 +75,10 @@ class Job:
         inputs: Mapping[str, Path],
         blocks: Blocks,
         progress: Progress,
-        operations: float,
     ) -> None:
         """`inputs` are the payloads by their roles."""
         self.scratch = scratch
         self.inputs = inputs
-        # Floating point operations that making the whole artifact is estimated to take.
-        self.operations = operations
         self.store = surroundings.store
         self.raw = surroundings.raw
         self.blocks = blocks
@@ -240,8 +237,7 @@ def _compute(
     scratch = store.scratch(key)
     blocks = Blocks(store, key, share)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
-    # A plan that an earlier version wrote down does not say; what it may be of, the data stage, compiles nothing.
-    job = Job(scratch, surroundings, payloads, blocks, progress, record.get("operations", 0.0))
+    job = Job(scratch, surroundings, payloads, blocks, progress)
     fresh = scratch / "payload"
     if blocks.whole:
         log.info("%s: computing %s", artifact, key)

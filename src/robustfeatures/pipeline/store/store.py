@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -21,7 +21,6 @@ from robustfeatures.files import (
     files_below,
     json_bytes,
     known_sha256,
-    read_json,
     sync,
     write_json,
 )
@@ -35,10 +34,7 @@ LEASE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of payloads, `<key>/`, of unfinished work, `.partial/<key>/`, and of what was damaged, `.damaged/`.
-
-    What jobs have measured of the machines they run on lies in `.measured/`.
-    """
+    """A folder of payloads, `<key>/`, of unfinished work, `.partial/<key>/`, and of what was damaged, `.damaged/`."""
 
     root: Path
 
@@ -171,23 +167,6 @@ class Store:
         place.rename(doomed)
         discard(doomed)
 
-    def remembered(self, question: Mapping[str, Any], answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What `answer` found, as JSON values, for the first job with this store that asked the same question."""
-        key = digest(question)
-        path = self.root / ".measured" / f"{key}.json"
-        known = _read_answer(path)
-        if known is None:
-            with self.lease(key) as scratch:
-                # Another job may have answered while this one waited.
-                known = _read_answer(path)
-                try:
-                    if known is None:
-                        known = answer()
-                        write_json(path, {"question": dict(question), "answer": known})
-                finally:
-                    discard(scratch)
-        return known
-
     def payload_keys(self) -> list[str]:
         """The keys of all payloads, sorted."""
         if not self.root.is_dir():
@@ -209,15 +188,6 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if digest({name: value for name, value in manifest.items() if name != "seal"}) != manifest.get("seal"):
         raise ValueError(f"{path}: its seal is broken")
     return manifest
-
-
-def _read_answer(path: Path) -> dict[str, Any] | None:
-    """What is remembered there; None where nothing is, or what is there is damaged."""
-    try:
-        answer = read_json(path)["answer"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return answer if isinstance(answer, dict) else None
 
 
 def _give_up(loss: LeaseCompromise) -> None:

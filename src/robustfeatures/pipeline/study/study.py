@@ -55,9 +55,10 @@ class Study(Strict):
 
     `published_setting` names the setting of the papers ("CIFAR-10") that the study repeats; published numbers stand
     beside the measured ones as comparable only then. `precision` is that of convolutions and matrix products in
-    training, attack and evaluation. `experiments` maps an id (A1 ... E4) to its own settings. `other_data` and
-    `other_architectures` are those that an experiment asks for by name beside the study's own. The cells of `grids` are
-    named trainings like any other. A study of the papers' theory has neither data nor networks.
+    training, attack and evaluation; with `compile` torch compiles networks for these three. `experiments` maps an
+    id (A1 ... E4) to its own settings. `other_data` and `other_architectures` are those that an experiment asks for
+    by name beside the study's own. The cells of `grids` are named trainings like any other. A study of the papers'
+    theory has neither data nor networks.
     """
 
     title: str
@@ -66,6 +67,7 @@ class Study(Strict):
     architecture: Architecture | None = None
     other_architectures: Mapping[Name, Architecture] = field(default_factory=dict)
     precision: Precision = "float32"
+    compile: bool = False
     seeds: Annotated[tuple[Seed, ...], MinLen(1)]
     training: Mapping[Name, Training] = field(default_factory=dict)
     grids: Mapping[Name, Grid] = field(default_factory=dict)

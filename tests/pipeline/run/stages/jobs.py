@@ -11,9 +11,9 @@ from robustfeatures.pipeline.run.progress import Progress
 from robustfeatures.pipeline.store.store import Store
 
 
-def job_in(folder: Path, inputs: Mapping[str, Path], store: Store, *, operations: float = 0.0) -> Job:
+def job_in(folder: Path, inputs: Mapping[str, Path], store: Store) -> Job:
     """A job on the processor, given payloads by their roles, that leaves all it writes in the folder."""
     progress = Progress("stage", "test", folder / "progress.json", terminal=False)
     surroundings = Surroundings(store, folder, "cpu", 1)
     blocks = Blocks(store, folder.name, Share(1, 1))
-    return Job(folder / "scratch", surroundings, inputs, blocks, progress, operations)
+    return Job(folder / "scratch", surroundings, inputs, blocks, progress)

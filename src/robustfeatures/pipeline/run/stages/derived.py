@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robustfeatures.derived.deriving import derivations, generated, rows_per_block
-from robustfeatures.engine.compiling import Compilation
 from robustfeatures.pipeline.store.datasets import Sharded, join_shards, write_shard
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 def make(parameters: Derived, folder: Path, job: Job) -> None:
     """Write `data.zarr` with the derived splits; its shards are the blocks that several jobs may share."""
     with job.computing():
-        found = derivations(parameters, job, Compilation(job.operations, job.store.remembered))
+        found = derivations(parameters, job)
     splits = {name: _Split(name, derivation, job.dataset("data", name), job) for name, derivation in found.items()}
     blocks = {name: (split, number) for split in splits.values() for number, name in enumerate(split.blocks)}
     expected = sum(split.steps(number) for split, number in map(blocks.__getitem__, job.blocks.missing(list(blocks))))

@@ -18,7 +18,6 @@ from robustfeatures.attacks.evaluating.evaluation import (
     judged,
     subject,
 )
-from robustfeatures.engine.compiling import Compilation
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import Evaluation
@@ -33,7 +32,7 @@ def make(parameters: Evaluation, folder: Path, job: Job) -> None:
 
     Blocks of images, which several jobs may share, are judged one by one.
     """
-    attacked = subject(parameters, job, Compilation(job.operations, job.store.remembered))
+    attacked = subject(parameters, job)
     # What another kind of device has judged is cut in another way.
     blocks = {f"{job.device.type}-{number}": rows for number, rows in enumerate(attacked.blocks())}
     expected = sum(len(blocks[name]) for name in job.blocks.missing(list(blocks)))

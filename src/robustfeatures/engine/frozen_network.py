@@ -1,0 +1,108 @@
+"""A frozen copy of a network for attacks: in eval mode, batch norm folded, in a fast layout and precision."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from robustfeatures.engine.compilation import compiled
+from robustfeatures.engine.precision import autocast, laid_out, warn_if_emulated
+
+if TYPE_CHECKING:
+    from robustfeatures.engine.settings import Precision
+    from robustfeatures.models.network import Network
+
+
+class FrozenNetwork(nn.Module):
+    """A copy of a network for gradients with respect to images; `refresh` follows the network as it trains.
+
+    Each batch norm that follows a convolution is folded into it, which is exact in eval mode up to rounding. With
+    `precision` "bfloat16" the features are computed in bfloat16; representation and logits are float32. With `compile`
+    torch compiles the features.
+    """
+
+    def __init__(self, network: Network, *, precision: Precision = "float32", compile: bool = False) -> None:
+        super().__init__()
+        warn_if_emulated(network.mean.device, precision)
+        self.precision = precision
+        # In a tuple, so that the network is no submodule of its copy.
+        self._followed = (network,)
+        self.network = copy.deepcopy(network).eval()
+        self.network.features, self._folded = without_batch_norm(self.network.features)
+        self.network.requires_grad_(False)
+        if precision == "bfloat16":
+            for module in self.network.features.modules():
+                if isinstance(module, (nn.Conv2d, nn.Linear)):
+                    module.to(torch.bfloat16)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        self._compiled = compiled(self.network.features) if compile else None
+        self.refresh()
+        self.eval()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copy the network's weights and running statistics as they are now."""
+        given = self._followed[0].state_dict()
+        weights = {name: given[name] for name in self.network.state_dict() if name in given}
+        for pair in self._folded:
+            conv, norm = f"features.{pair.convolution}", f"features.{pair.batch_norm}"
+            weights[f"{conv}.weight"], weights[f"{conv}.bias"] = fuse_conv_bn_weights(
+                given[f"{conv}.weight"],
+                given.get(f"{conv}.bias"),
+                given[f"{norm}.running_mean"],
+                given[f"{norm}.running_var"],
+                pair.eps,
+                given.get(f"{norm}.weight"),
+                given.get(f"{norm}.bias"),
+            )
+        self.network.load_state_dict(weights)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, float32 (N, K), of images (N, C, H, W) in [0, 1]."""
+        logits: Tensor = self.network.head(self.representation(images))
+        return logits
+
+    def representation(self, images: Tensor) -> Tensor:
+        """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
+        with autocast(images.device, self.precision):
+            normalised = self.network.normalised(laid_out(images, torch.channels_last))
+            representation: Tensor = (self._compiled or self.network.features)(normalised)
+        return representation.float()
+
+
+class Pair(NamedTuple):
+    """The names of a convolution and of the batch norm that follows it, and the latter's eps."""
+
+    convolution: str
+    batch_norm: str
+    eps: float
+
+
+def without_batch_norm(features: nn.Module) -> tuple[fx.GraphModule, list[Pair]]:
+    """The features without each batch norm that follows a convolution, and these pairs.
+
+    A layer that is called more than once stays as it is: what follows it may differ from call to call.
+    """
+    traced = fx.symbolic_trace(features)
+    modules = dict(traced.named_modules())
+    calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
+    pairs: list[Pair] = []
+    for node in traced.graph.nodes:
+        before = node.args[0] if node.args else None
+        if calls[node.target] != 1 or not isinstance(before, fx.Node) or calls[before.target] != 1:
+            continue
+        convolution, batch_norm = modules[str(before.target)], modules[node.target]
+        if isinstance(convolution, nn.Conv2d) and isinstance(batch_norm, nn.BatchNorm2d) and len(before.users) == 1:
+            if convolution.bias is None:
+                convolution.bias = nn.Parameter(convolution.weight.new_zeros(convolution.out_channels))
+            pairs.append(Pair(str(before.target), node.target, batch_norm.eps))
+            node.replace_all_uses_with(before)
+            traced.graph.erase_node(node)
+    traced.recompile()
+    traced.delete_all_unused_submodules()
+    return traced, pairs
