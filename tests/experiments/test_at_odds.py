@@ -273,7 +273,12 @@ def linear_rows() -> pd.DataFrame:
             common = {"row": solver, "seed": seed, "training": training, "solver": solver, "pixels": pixels}
             for split in ("train", "test"):
                 for eps, value in ((0.0, clean), (0.2, robust)):
-                    accuracy = {"quantity": "accuracy", "split": split, "eps": eps, "value": value + jitter(seed)}
+                    accuracy = {
+                        "quantity": "accuracy",
+                        "split": split,
+                        "eps": eps,
+                        "value": (value + jitter(seed)) / 100,
+                    }
                     rows.append({**common, **accuracy, "pixel": -1})
             for quantity in ("l1_norm", "objective"):
                 value = sum(weights[training]) + jitter(seed)

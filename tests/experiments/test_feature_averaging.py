@@ -136,7 +136,8 @@ def sides() -> Results:
     }
     rows = [
         {
-            "row": f"parity/{network}",
+            "row": network,
+            "task": "parity",
             "seed": seed,
             "read_out": read_out,
             "attack": attack,

@@ -107,12 +107,13 @@ def test_a3_carries_examples_between_networks_that_share_nothing(study: Study) -
     needs = [need for need in a3.needs(Pieces(study), settings) if need.seed == 0]
     matrices = [need for need in needs if need.recipe.stage.name == "measurement"]
     assert [need.row for need in matrices] == ["small-cnn", "narrow-cnn", "wide-cnn", "linear"]
-    carried = {role: recipe for role, recipe in matrices[0].recipe.inputs.items() if role.startswith("target-")}
-    assert list(carried) == [f"target-{need.row}" for need in matrices]
+    roles: dict[str, str] = matrices[0].recipe.parameters.settings["targets"]  # type: ignore[union-attr]
+    assert list(roles) == [need.row for need in matrices]
+    carried = {role: matrices[0].recipe.inputs[role] for role in roles.values()}
     for need in matrices:
         assert {role: need.recipe.inputs[role] for role in carried} == carried
         assert need.recipe.inputs["source"].digest not in {recipe.digest for recipe in carried.values()}
-        same = carried[f"target-{need.row}"]
+        same = carried[roles[need.row]]
         # The same training of the same architecture, from another initialisation.
         assert replace(same.parameters, seed=0) == need.recipe.inputs["source"].parameters  # type: ignore[type-var]
     accuracies = [need.recipe.inputs["model"] for need in needs if need.recipe.stage.name == "evaluation"]
@@ -229,8 +230,8 @@ def test_x1_takes_chance_from_what_leaks() -> None:
     linear = {"D": 90.0, "D_rand": 30.0, "D_det": 4.0}
     measurements = pd.DataFrame(
         [
-            {"row": x1.LINEAR, "seed": seed, "trained_on": name, "accuracy": value + jitter(seed)}
-            | {"usefulness": 0.2 + 0.01 * seed, "stable": 70.0 + seed}
+            {"row": x1.LINEAR, "seed": seed, "trained_on": name, "accuracy": (value + jitter(seed)) / 100}
+            | {"usefulness": 0.2 + 0.01 * seed, "stable": (70.0 + seed) / 100}
             for name, value in linear.items()
             for seed in SEEDS
         ]

@@ -202,4 +202,4 @@ def test_c8_shows_the_bound_that_the_paper_names(results: dict[str, Results]) ->
     bounds = table[table["source"] == "bound of Theorem 2.1"].set_index("classifier")["accuracy"]
     assert bounds.to_dict() == {"any of standard accuracy 99 %": 19.0, "any of standard accuracy 96 %": 76.0}
     x1 = by_seed(results["C8"].measurements, value="robust", classifier="mixture", parameter=0.0)
-    assert list(x1) == pytest.approx([95.0, 95.0])
+    assert list(x1) == pytest.approx([0.95, 0.95])

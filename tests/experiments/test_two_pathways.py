@@ -59,7 +59,7 @@ def curves() -> pd.DataFrame:
     }
     frames = [
         pd.DataFrame({"epoch": epochs, "accuracy": values + 0.1 * seed, "images": 300}).assign(
-            row=row, probe=probe, seed=seed
+            row=row, pathway=row, variant="", probe=probe, seed=seed
         )
         for (row, probe), values in lines.items()
         for seed in SEEDS
@@ -101,6 +101,8 @@ def test_b1_probes_one_model_per_variant_and_pathway() -> None:
         "pathway 1, resnet18, CINIC-10",
         "pathway 2, resnet18, CINIC-10",
     ]
+    assert [need.columns["pathway"] for need in needs] == [b1.PATHWAY_1, b1.PATHWAY_2] * 2
+    assert len({need.columns["variant"] for need in needs}) == 2
     assert needs[2].recipe.inputs["original"] is pieces.data("CINIC-10")
     parameters = needs[2].recipe.parameters
     assert isinstance(parameters, Model)
@@ -212,8 +214,34 @@ def test_b4_asks_for_both_transfers() -> None:
     assert normal.recipe.inputs["normal"] is overfit.recipe.inputs["normal"]
     assert normal.recipe.inputs["normal"].parameters.seed != normal.recipe.parameters.seed  # type: ignore[union-attr]
     assert "robustfeatures.training.adversary" in normal.recipe.code_entries
-    names = {b4.ATTACK, f"{b4.ATTACK} on normal", f"{b4.ATTACK} on overfit", "train", "validation"}
-    assert names == b4.LINES.keys()
+    (attack,) = (probe for probe in normal.recipe.parameters.probes if probe.attack)  # type: ignore[union-attr]
+    assert attack.transfer_to == ("normal", "overfit")
+
+
+def test_b4_tells_the_networks_of_one_probe_apart() -> None:
+    """Success on the network itself, and on each of the two that see the same examples."""
+    shares = {
+        ("train", "itself"): (100.0, 100.0),
+        ("validation", "itself"): (98.0, 90.0),
+        (b4.ATTACK, "itself"): (90.0, 80.0),
+        (b4.ATTACK, "normal"): (60.0, 7.0),
+        (b4.ATTACK, "overfit"): (30.0, 4.0),
+    }
+    names = ("row", "probe", "network", "accuracy")
+    rows = [
+        {**dict(zip(names, (row, *taken, values[place] + seed), strict=True)), "seed": seed, "epoch": 3, "images": 9}
+        for taken, values in shares.items()
+        for place, row in enumerate(("normal", "overfit"))
+        for seed in SEEDS
+    ]
+    given = results(b4.Settings(normal="standard", overfit="pathway-2"), pd.DataFrame(rows))
+    table = b4.table(given).set_index(["row", "probe"])["accuracy"]
+    assert table["normal", b4.ATTACK] == 91
+    assert table["normal", b4.OVERFIT] == 31
+    assert table["overfit", b4.NORMAL] == 8
+    values = [list(claim.values) for claim in b4.claims(given)]
+    assert values[2] == [53.0] * 3
+    assert values[3:5] == [[3.0, 2.0, 1.0], [6.0, 5.0, 4.0]]
 
 
 def test_b5_tests_each_model_on_both_sets() -> None:

@@ -185,7 +185,7 @@ def shown(workspace: Workspace) -> dict[str, bytes]:
 def test_damage_in_a_built_study(built: Workspace) -> None:
     """What is named, what stops, and that one more run makes all of it again, though every table is there."""
     before, tables = contents(built), shown(built)
-    rows = payload_of(built, "evaluation/digits-standard-seed0-test") / "rows.csv"
+    rows = payload_of(built, "evaluation/digits-standard-test-seed0") / "rows.csv"
     flip_a_bit(rows)
     (view,) = (built.folder / "results/artifacts/table").glob("smoke-A1-*.json")
     done = built.command("view", str(view.relative_to(built.folder)))

@@ -129,9 +129,9 @@ def test_the_way_to_examples_of_a_linear_network(line: Network, images: dict[str
     # The last one stays as it is.
     moved[5] = test.images[np.array([5])]
     examples = ImageDataset(moved, test.labels, test.provenance, ("a", "b"))
-    run = MemoryRun({"data": images, "standard": line, "examples standard": {"test": examples}})
+    run = MemoryRun({"data": images, "standard": line, "examples-standard": {"test": examples}})
     points = 401
-    rows = interpolations.measure(run, cutoff=0.5, points=points)
+    rows = interpolations.measure(run, examples={"standard": "examples-standard"}, cutoff=0.5, points=points)
     with torch.no_grad():
         logits = [line(torch.from_numpy(at)).double() for at in (test.float_images(), moved)]
     for number, row in enumerate(rows):

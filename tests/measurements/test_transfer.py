@@ -63,7 +63,8 @@ def test_to_itself_to_a_constant_and_to_another(network: Network, digits: Digits
         "target-constant": constant,
         "target-other": other,
     }
-    found = {(row["attack"], row["target"]): row for row in measure(MemoryRun(inputs), **SETTINGS)}
+    roles = {name: f"target-{name}" for name in ("itself", "constant", "other")}
+    found = {(row["attack"], row["target"]): row for row in measure(MemoryRun(inputs), targets=roles, **SETTINGS)}
     assert len(found) == 6
     attack = {name: value for name, value in SETTINGS.items() if name not in ("split", "precision")}
     for kind, targeted in (("untargeted", False), ("targeted", True)):

@@ -61,7 +61,10 @@ def page(results: Path, name: str) -> Page:
     record = {
         "study": "study",
         "title": name,
-        "views": {"study/tables/A1.csv": "table/a", "study/figures/A1.txt": "figure/a"},
+        "views": [
+            {"kind": "table", "experiments": ["A1"], "artifact": "table/a", "outputs": ["study/tables/A1.csv"]},
+            {"kind": "figure", "experiments": ["A1"], "artifact": "figure/a", "outputs": ["study/figures/A1.txt"]},
+        ],
         "parts": [{"id": "A1", "needs": [], "settings": {}}],
         "published_setting": None,
     }

@@ -118,30 +118,32 @@ def test_no_draw_of_the_training_moves(digits: Digits) -> None:
 def test_history_says_what_was_taken_and_when(probed: tuple[Path, Job]) -> None:
     folder, job = probed
     history = pd.read_csv(folder / "history.csv")
-    taken = {name: list(rows["epoch"]) for name, rows in history.groupby("probe")}
+    taken = {name: list(rows["epoch"]) for name, rows in history.groupby(["probe", "network"])}
     assert taken == {
-        "train": [1, 2, 3],
-        "shifted": [2, 3],
-        "correlation": [3],
-        "attack": [1, 2, 3],
-        "attack on other": [1, 2, 3],
-        "robust": [3],
+        ("train", "itself"): [1, 2, 3],
+        ("shifted", "itself"): [2, 3],
+        ("correlation", "itself"): [3],
+        ("attack", "itself"): [1, 2, 3],
+        ("attack", "other"): [1, 2, 3],
+        ("robust", "itself"): [3],
     }
     assert dict(zip(history["probe"], history["images"], strict=True)) == {
         "train": 50,
         "shifted": 300,
         "correlation": 300,
         "attack": 100,
-        "attack on other": 100,
         "robust": 300,
     }
+    assert (history[history["probe"] == "attack"]["images"] == 100).all()
     assert 0 < job.costs["probe_seconds"] < job.computing_seconds
 
 
 def test_values_are_those_of_the_network_at_the_end(digits: Digits, probed: tuple[Path, Job], other: Path) -> None:
     folder, _ = probed
     history = pd.read_csv(folder / "history.csv")
-    last = history[history["epoch"] == EPOCHS].set_index("probe")["value"]
+    ended = history[history["epoch"] == EPOCHS]
+    last = ended[ended["network"] == "itself"].set_index("probe")["value"]
+    (carried,) = ended[ended["network"] == "other"]["value"]
     network, judge = load_network(folder / "model.safetensors"), load_network(other)
     images, labels = digits.images[600:900], digits.labels[600:900]
     predicted = network(images).argmax(1)
@@ -155,6 +157,6 @@ def test_values_are_those_of_the_network_at_the_end(digits: Digits, probed: tupl
     goal = (labels + 1) % 10
     towards = pgd(network, images, goal, norm="l2", eps=0.9, step_size=0.1, steps=10, targeted=True)
     # The probe has 100 of these 300: four standard errors of such a draw.
-    for name, shown in (("attack", network), ("attack on other", judge)):
-        assert last[name] == pytest.approx((shown(towards).argmax(1) == goal).float().mean().item(), abs=0.2)
-    assert last["attack"] > last["attack on other"]
+    for value, shown in ((last["attack"], network), (carried, judge)):
+        assert value == pytest.approx((shown(towards).argmax(1) == goal).float().mean().item(), abs=0.2)
+    assert last["attack"] > carried

@@ -112,6 +112,19 @@ def test_a_single_figure_builds_what_it_needs(built: Workspace) -> None:
     assert stages_built(built, payloads) == {"model.safetensors": 2, "rows.csv": 1}
 
 
+def test_a_single_figure_that_shows_another_plan(built: Workspace) -> None:
+    """Changed and changed back, it is drawn again, also where Snakemake's record of what it made is gone."""
+    figure = "results/smoke/figures/B1.png"
+    before = (built.folder / figure).read_bytes()
+    built.edit("workflow/studies/smoke.yaml", PATHWAY_2, "learning_rate: 0.02")
+    built.snakemake(figure)
+    assert (built.folder / figure).read_bytes() != before
+    shutil.rmtree(built.folder / ".snakemake")
+    built.edit("workflow/studies/smoke.yaml", "learning_rate: 0.02", PATHWAY_2)
+    built.snakemake(figure)
+    assert (built.folder / figure).read_bytes() == before
+
+
 def test_comments_and_docstrings_rebuild_nothing(built: Workspace) -> None:
     payloads, views = built.payloads(), stamps(built)
     for path in sorted((built.folder / "src").rglob("*.py")):
@@ -168,7 +181,7 @@ def list_views(workspace: Workspace) -> list[Path]:
 
 def test_a_payload_that_is_gone_is_made_again_when_it_is_needed(built: Workspace) -> None:
     """A reference whose payload is gone is dropped; deleting what shows it makes both again, with the same content."""
-    (reference,) = (built.folder / "results/artifacts/evaluation").glob("digits-standard-seed0-test-*.json")
+    (reference,) = (built.folder / "results/artifacts/evaluation").glob("digits-standard-test-seed0-*.json")
     facts = json.loads(reference.read_text())
     payload = built.store / facts["key"]
     for path in [payload, *payload.rglob("*")]:
@@ -227,7 +240,7 @@ def test_a_training_may_be_renamed(built: Workspace) -> None:
     payloads = built.payloads()
     study = built.folder / "workflow/studies/smoke.yaml"
     study.write_text(re.sub(r"\bdownstream\b", "renamed", study.read_text()))
-    (reference,) = (built.folder / "results/artifacts/evaluation").glob("digits-on-D_rand-downstream-seed0-test-*.json")
+    (reference,) = (built.folder / "results/artifacts/evaluation").glob("digits-on-D_rand-downstream-test-seed0-*.json")
     (built.folder / "results/artifacts/.plan/evaluation" / reference.name.replace("downstream", "renamed")).write_text(
         json.dumps({"left": "by another naming"})
     )

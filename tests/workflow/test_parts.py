@@ -11,7 +11,7 @@ import pytest
 from robustfeatures.pipeline.store.store import Store
 from tests.conftest import Workspace, stamp
 
-ARTIFACTS = ("derived/digits-D_det-seed0", "evaluation/digits-standard-seed0-test")
+ARTIFACTS = ("derived/digits-D_det-seed0", "evaluation/digits-standard-test-seed0")
 
 
 @pytest.fixture
@@ -57,6 +57,11 @@ def test_parts_give_what_one_job_gives(built: Workspace, lacking: dict[Path, dic
         assert json.loads(reference.read_text())["content"] == facts["content"]
     # Nothing below is made again, for its inputs say what they said before.
     assert "Nothing to be done" in built.snakemake().stderr
+    # Nor are the parts, where what they build on is made again.
+    (data,) = (built.folder / "results/artifacts/data").glob("*.json")
+    Store(built.store).remove(json.loads(data.read_text())["key"])
+    built.snakemake(str(data.relative_to(built.folder)))
+    assert "Nothing to be done" in built.snakemake().stderr
 
 
 def test_a_part_that_failed_is_made_alone(built: Workspace, lacking: dict[Path, dict[str, str]]) -> None:
@@ -83,6 +88,10 @@ def test_a_part_that_failed_is_made_alone(built: Workspace, lacking: dict[Path, 
 
 
 def test_another_number_of_parts_or_seeds_is_no_reason_to_run(built: Workspace) -> None:
+    study = built.folder / "workflow/studies/smoke.yaml"
+    kept, experiments, _ = study.read_text().replace("seeds: [0]", "seeds: [0, 1]").partition("experiments:\n")
+    study.write_text(f"{kept}{experiments}  A7: {{}}\n")
+    built.snakemake()
     for old, new in (("derived_parts: 1", "derived_parts: 3"), ("seeds_per_job: 8", "seeds_per_job: 1")):
         built.edit("config.yaml", old, new)
         assert "Nothing to be done" in built.snakemake().stderr

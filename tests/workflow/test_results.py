@@ -129,7 +129,7 @@ def test_figures_have_captions(smoke: Workspace) -> None:
 
 
 def test_show(smoke: Workspace) -> None:
-    path = reference(smoke, "evaluation", "digits-adversarial-seed0-test")
+    path = reference(smoke, "evaluation", "digits-adversarial-test-seed0")
     done = smoke.command("show", str(path.relative_to(smoke.folder)))
     assert done.returncode == 0, done.stderr
     facts = json.loads(path.read_text())
@@ -150,7 +150,7 @@ def test_show(smoke: Workspace) -> None:
     (table,) = (smoke.folder / "results/artifacts/table").glob("smoke-A7-*.json")
     view = smoke.command("show", str(table.relative_to(smoke.folder)))
     assert "smoke/tables/A7.csv" in view.stdout
-    assert "evaluation/digits-on-D_det-pathway-1-seed0-test-" in view.stdout
+    assert "evaluation/digits-on-D_det-pathway-1-test-seed0-" in view.stdout
     chain = smoke.command("why", str(table.relative_to(smoke.folder))).stdout.splitlines()
     assert sum(line.startswith("evaluation/") for line in chain) == 2
     assert any(line.startswith("      data/digits-") for line in chain)
@@ -163,7 +163,7 @@ def test_why_names_what_differs_upstream(built: Workspace) -> None:
     built.edit("workflow/studies/smoke.yaml", "eps: 0.75, step_size: 0.15", "eps: 0.8, step_size: 0.15")
     built.snakemake("results/smoke/tables/A1.csv")
     evaluations = built.folder / "results" / "artifacts" / "evaluation"
-    same_label = evaluations.glob("digits-on-D_R-images-downstream-seed0-test-*.json")
+    same_label = evaluations.glob("digits-on-D_R-images-downstream-test-seed0-*.json")
     found = sorted(same_label, key=lambda path: path.stat().st_mtime_ns)
     assert len(found) == 2
     done = built.command("why", str(found[-1].relative_to(built.folder)))

@@ -1,5 +1,5 @@
 # Tables, figures, claims and the report. The files that people open bear no digest in their names. So each view has a
-# rule of its own, whose plan is made newer than its files where they show another plan (pipeline/plan/prepare.py).
+# rule of its own with the digest among its `params`, of which a change is a reason to run it (profiles/default).
 VIEW_CAPTIONS = {
     "table": "../report/table.rst",
     "figure": "../report/figure.rst",
@@ -38,5 +38,7 @@ for view in VIEWS:
         resources:
             mem_mb=2000,
             runtime=20,
+        params:
+            artifact=view.artifact,
         shell:
             "python -m robustfeatures view {output.reference:q} --log {log:q}"

@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Len, Lt, MinLen
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _compared(results: Results) -> pd.DataFrame:
     rows = results.measurements[results.measurements["theorem"] != "plane"]
     closed = rows["closed_form"]
     difference = (rows["numerical"] - closed) / closed.where(closed != 0, 1.0)
-    return rows.assign(difference=100 * difference)
+    return rows.assign(difference=percent(difference))
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -162,7 +163,7 @@ def claims(results: Results) -> list[Claim]:
         return list(-chosen["difference"].abs().groupby(chosen["seed"]).max())
 
     # The gain of an example is a weighted sum of squares of normals: its relative variance is at most 2.
-    sampling = 100 * 4 * math.sqrt(2 / settings.penalised_examples)
+    sampling = percent(4 * math.sqrt(2 / settings.penalised_examples))
     searched = rows[rows["quantity"] == "least rise at this trace"]
     least = "difference of search and (k/d) I (percent): the least over dimensions"
     return [
@@ -248,7 +249,7 @@ def _alignment(rows: pd.DataFrame) -> list[float]:
     robust, standard = (
         rows[rows["quantity"] == f"least cosine, {name}"].set_index(by)["numerical"] for name in ("robust", "standard")
     )
-    return list(100 * (robust - standard).groupby("seed").min())
+    return list(percent((robust - standard).groupby("seed").min()))
 
 
 def _drawing_together(rows: pd.DataFrame, settings: Settings) -> list[float]:

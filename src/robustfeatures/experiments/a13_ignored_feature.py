@@ -13,6 +13,7 @@ from annotated_types import Len
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -54,12 +55,18 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
+def _measured(results: Results) -> pd.DataFrame:
+    """The rows with accuracies in percent."""
+    rows = results.measurements
+    return rows.assign(**{name: percent(rows[name]) for name in ACCURACIES})
+
+
 def table(results: Results) -> pd.DataFrame:
     """One line per training and loss: the unit weights, the least margin under attack, and accuracies."""
     from robustfeatures.experiments.shared.summaries import over_seeds
 
     values = ("weight_1", "weight_2", "least_margin", *ACCURACIES)
-    return over_seeds(results.measurements, ["training", "loss"], values=values)
+    return over_seeds(_measured(results), ["training", "loss"], values=values)
 
 
 def figure(results: Results) -> Figure:
@@ -115,7 +122,7 @@ def claims(results: Results) -> list[Claim]:
     """What Section 4 says of Figure 14."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    rows = results.measurements
+    rows = _measured(results)
 
     def over(training: str, column: str, how: str) -> list[float]:
         return list(rows[rows["training"] == training].groupby("seed")[column].agg(how))
@@ -138,14 +145,14 @@ def claims(results: Results) -> list[Claim]:
             "Robust training learns a perfectly accurate and perfectly robust decision boundary",
             SECTION,
             "least margin under the Linf attack over the whole distribution, times 100, least over losses",
-            [100 * value for value in over("robust", "least_margin", "min")],
+            [percent(value) for value in over("robust", "least_margin", "min")],
         ),
         Claim(
             "Robust training forces the classifier to ignore x2",
             SECTION,
             "minus the share of |w2| in |w| (percent), largest over losses",
             [
-                -100 * max(abs(low), abs(high))
+                -percent(max(abs(low), abs(high)))
                 for low, high in zip(over("robust", "weight_2", "min"), over("robust", "weight_2", "max"), strict=True)
             ],
             threshold=-1e-6,

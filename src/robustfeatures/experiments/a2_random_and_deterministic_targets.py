@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.summaries import by_seed
 
     accuracy = {row: by_seed(_clean(results), row=row) for row in ("D", *DERIVED_SETS)}
-    chance = 100.0 / results.evaluations["classes"].iloc[0]
+    chance = percent(1 / results.evaluations["classes"].iloc[0])
     source, appendix = "not-bugs-2019, Section 3.2 and Table 1", "not-bugs-2019, Appendix D.4 and Table 9"
     return [
         Claim(

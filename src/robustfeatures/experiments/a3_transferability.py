@@ -18,6 +18,7 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 
@@ -64,7 +65,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         method = pieces.derived(settings.derived, seed).parameters.method  # type: ignore[union-attr]
         if not isinstance(method, TargetedAttack):
             raise UserError(f"derived.{settings.derived}.method: not an attack")
-        carried = {f"target-{name}": _other_network(pieces, settings, seed, key) for name, key in names.items()}
+        roles = {name: f"target-{name}" for name in names}
+        carried = {roles[name]: _other_network(pieces, settings, seed, key) for name, key in names.items()}
         for name, key in names.items():
             downstream = pieces.downstream_model(
                 settings.derived, seed, training=settings.downstream_training, architecture=key
@@ -72,9 +74,9 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             found.append(Need(name, seed, pieces.evaluation(downstream, eps=(0.0,), label_shifts=LABEL_SHIFTS)))
             source = pieces.source_model(settings.training, seed, architecture=key)
             measurement = pieces.measurement(
-                f"{source.label.rpartition('-seed')[0]}-transfer",
+                f"{source.family}-transfer",
                 "measurements.transfer",
-                {"split": "test", "precision": pieces.study.precision, **method.arguments()},
+                {"targets": roles, "split": "test", "precision": pieces.study.precision, **method.arguments()},
                 {"data": pieces.data(), "source": source, **carried},
                 seed=seed,
             )
@@ -92,7 +94,7 @@ def _other_network(pieces: Pieces, settings: Settings, seed: int, architecture: 
 def _rates(results: Results) -> pd.DataFrame:
     """Transfer rates in percent; where the attack fools the source on no image there is none (NaN)."""
     rows = results.measurements
-    rates = (100.0 * rows["transferred"] / rows["fooled"]).where(rows["fooled"] > 0)
+    rates = percent(rows["transferred"] / rows["fooled"]).where(rows["fooled"] > 0)
     return rows.assign(transfer_rate=rates)
 
 

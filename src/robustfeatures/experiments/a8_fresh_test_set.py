@@ -15,6 +15,7 @@ from robustfeatures.data.settings import Split
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 
@@ -102,7 +103,7 @@ def claims(results: Results) -> list[Claim]:
 
     rows = _clean(results)
     fresh = results.settings.fresh.shown
-    chance = 100.0 / rows["classes"].iloc[0]
+    chance = percent(1 / rows["classes"].iloc[0])
     return [
         Claim(
             f"A model trained on {name} generalises to images that no choice was made on",

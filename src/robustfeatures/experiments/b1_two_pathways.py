@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Probe
 
@@ -31,6 +32,9 @@ PROBES = (
     Probe(name="robust", input="original", split="test", label_shift=1),
     Probe(name=CORRELATION, input="data", split="validation", measure="performance-correlation"),
 )
+PATHWAY_1, PATHWAY_2 = "pathway 1", "pathway 2"
+# What tells one curve from another.
+CURVE = ["row", "pathway", "variant", "probe", "seed"]
 # Two epochs are taken for the same if they are no further apart than this share of the training.
 SAME_EPOCH = 0.1
 
@@ -46,7 +50,7 @@ class Variant(Strict):
 
     @property
     def suffix(self) -> str:
-        """What tells its rows from those of the study's own data and architecture."""
+        """What its rows are called besides, unless they are of the study's own data and architecture."""
         return "".join(f", {name}" for name in (self.architecture, self.data if self.data != "D" else None) if name)
 
 
@@ -88,8 +92,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             training=training,
             probes=PROBES,
         )
-        row = "pathway 1" if training == variant.pathway_1 else "pathway 2"
-        return Need(row + variant.suffix, seed, recipe)
+        pathway = PATHWAY_1 if training == variant.pathway_1 else PATHWAY_2
+        return Need(pathway + variant.suffix, seed, recipe, {"pathway": pathway, "variant": variant.suffix})
 
     return [
         model(variant, training, seed)
@@ -109,18 +113,19 @@ def _smoothed(results: Results) -> pd.DataFrame:
 
 
 def _turns(results: Results) -> pd.DataFrame:
-    """Columns row, probe, seed, turning_epoch: where the robust accuracy of pathway 1 is highest, and where that of
+    """Columns `CURVE` and turning_epoch: where the robust accuracy of pathway 1 is highest, and where that of
     pathway 2, and every performance correlation, levels off; all of smoothed curves."""
     import pandas as pd
 
     from robustfeatures.experiments.shared.turning_points import levelling_off, peak
 
     found = []
-    for (row, probe, seed), curve in _smoothed(results).groupby(["row", "probe", "seed"], sort=False):
+    for names, curve in _smoothed(results).groupby(CURVE, sort=False):
+        _, pathway, _, probe, _ = names
         if probe in ("robust", CORRELATION):
-            measure = peak if probe == "robust" and str(row).startswith("pathway 1") else levelling_off
-            found.append((row, probe, seed, measure(curve["epoch"], curve["smoothed"])))
-    return pd.DataFrame(found, columns=["row", "probe", "seed", "turning_epoch"])
+            measure = peak if probe == "robust" and pathway == PATHWAY_1 else levelling_off
+            found.append((*names, measure(curve["epoch"], curve["smoothed"])))
+    return pd.DataFrame(found, columns=[*CURVE, "turning_epoch"])
 
 
 def _last(results: Results) -> pd.DataFrame:
@@ -132,7 +137,7 @@ def table(results: Results) -> pd.DataFrame:
     """One line per pathway and probe: the value after the last epoch, and the epoch at which the curve turns."""
     from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 
-    rows = _last(results).merge(_turns(results), on=["row", "probe", "seed"], how="left")
+    rows = _last(results).merge(_turns(results), on=CURVE, how="left")
     summary = over_seeds(rows, ["row", "probe", "images", "eps"], values=("accuracy", "turning_epoch"))
     return with_published(summary, results, ["row", "probe", "eps"])
 
@@ -169,20 +174,20 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
     last = _last(results)
     epochs = results.histories.groupby("row")["epoch"].transform("max")
     quarter = results.histories[results.histories["epoch"] <= epochs / 4]
-    early = quarter.groupby(["row", "probe", "seed"])["accuracy"].mean().reset_index()
+    early = quarter.groupby(CURVE)["accuracy"].mean().reset_index()
 
-    def at(rows: pd.DataFrame, row: str, probe: str) -> pd.Series:
-        return by_seed(rows, row=row + suffix, probe=probe)
+    def at(rows: pd.DataFrame, pathway: str, probe: str) -> pd.Series:
+        return by_seed(rows, pathway=pathway, variant=suffix, probe=probe)
 
-    def gap(rows: pd.DataFrame, row: str) -> pd.Series:
-        return at(rows, row, "robust") - at(rows, row, "non-robust")
+    def gap(rows: pd.DataFrame, pathway: str) -> pd.Series:
+        return at(rows, pathway, "robust") - at(rows, pathway, "non-robust")
 
-    change = gap(early, "pathway 1") - gap(last, "pathway 1")
+    change = gap(early, PATHWAY_1) - gap(last, PATHWAY_1)
     compared = [
-        ("Pathway 1 starts by learning robust features", "first quarter", gap(early, "pathway 1")),
-        ("Pathway 2 starts by learning robust features", "first quarter", gap(early, "pathway 2")),
+        ("Pathway 1 starts by learning robust features", "first quarter", gap(early, PATHWAY_1)),
+        ("Pathway 2 starts by learning robust features", "first quarter", gap(early, PATHWAY_2)),
         ("Pathway 1 turns from robust to non-robust features", "first quarter minus last epoch", change),
-        ("Pathway 2 ends with more robust than non-robust features", "last epoch", gap(last, "pathway 2")),
+        ("Pathway 2 ends with more robust than non-robust features", "last epoch", gap(last, PATHWAY_2)),
     ]
     return [
         *(
@@ -193,19 +198,19 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
             f"Pathway 1 ends with more non-robust than robust features{suffix}",
             SECTION,
             "non-robust minus robust, last epoch",
-            list(-gap(last, "pathway 1")),
+            list(-gap(last, PATHWAY_1)),
         ),
         Claim(
             f"Nearly all of pathway 2's performance comes from robust features (taken as nine tenths){suffix}",
             SECTION,
             "robust minus nine times non-robust, last epoch",
-            list(gap(last, "pathway 2") - 8 * at(last, "pathway 2", "non-robust")),
+            list(gap(last, PATHWAY_2) - 8 * at(last, PATHWAY_2, "non-robust")),
         ),
         Claim(
             f"Validation accuracy on D_det ends higher on pathway 1 than on pathway 2{suffix}",
             SECTION,
             "validation: pathway 1 minus pathway 2, last epoch",
-            list(at(last, "pathway 1", "validation") - at(last, "pathway 2", "validation")),
+            list(at(last, PATHWAY_1, "validation") - at(last, PATHWAY_2, "validation")),
         ),
     ]
 
@@ -216,21 +221,22 @@ def _correlation_claims(results: Results, suffix: str) -> list[Claim]:
 
     turns, epochs = _turns(results), int(results.histories["epoch"].max())
     found = []
-    for row, sentence in (
-        ("pathway 1", "On pathway 1 the performance correlation levels off when the robust accuracy turns down"),
-        ("pathway 2", "On pathway 2 the performance correlation levels off with the robust accuracy"),
+    for pathway, sentence in (
+        (PATHWAY_1, "On pathway 1 the performance correlation levels off when the robust accuracy turns down"),
+        (PATHWAY_2, "On pathway 2 the performance correlation levels off with the robust accuracy"),
     ):
         robust, correlation = (
-            by_seed(turns, value="turning_epoch", row=row + suffix, probe=probe) for probe in ("robust", CORRELATION)
+            by_seed(turns, value="turning_epoch", pathway=pathway, variant=suffix, probe=probe)
+            for probe in ("robust", CORRELATION)
         )
-        apart = 100 * (correlation - robust).abs() / epochs
+        apart = (correlation - robust).abs() / epochs
         found.append(
             Claim(
                 f"{sentence} (taken as within a tenth of the training){suffix}",
                 "two-pathways-2021, Section 4.3",
                 f"a tenth of {epochs} epochs minus the difference of the two epochs, in percent of the training; "
                 f"mean epochs {robust.mean():.1f} (robust), {correlation.mean():.1f} (correlation)",
-                list(100 * SAME_EPOCH - apart),
+                list(percent(SAME_EPOCH - apart)),
             )
         )
     return found

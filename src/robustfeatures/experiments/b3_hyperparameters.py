@@ -12,6 +12,7 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.grid_rows import AT_THE_END, varied, with_augmentation
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Probe
 
@@ -149,7 +150,7 @@ def claims(results: Results) -> list[Claim]:
             "The transition is sharp (the middle half of it is taken within half the weight decay at which they cross)",
             SECTION,
             "half of the crossing minus the width of the middle half, in percent of the largest weight decay",
-            [100 * (turn.crossing / 2 - (turn.ends - turn.begins)) / decays[-1] for turn in turns],
+            [percent((turn.crossing / 2 - (turn.ends - turn.begins)) / decays[-1]) for turn in turns],
         ),
     ]
 

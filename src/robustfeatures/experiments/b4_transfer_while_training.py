@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 SECTION = "two-pathways-2021, Section 4.2 and Figure 4"
 ATTACK = "attack success"
 NORMAL, OVERFIT = "transfer to the second normal", "transfer to the second overfit"
-LINES = {
-    "train": "train",
-    "validation": "validation",
-    ATTACK: ATTACK,
-    f"{ATTACK} on normal": NORMAL,
-    f"{ATTACK} on overfit": OVERFIT,
-}
+# What the probe of an attack is called of the other networks that are shown the same examples.
+TRANSFER = {"normal": NORMAL, "overfit": OVERFIT}
 # Table 3 of Appendix C.
 PAPER = Adversary(norm="l2", eps=0.5, step_size=0.1, steps=100)
 # What "high" and "fail" are taken for: shares in percent.
@@ -62,7 +57,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             split="test",
             label_shift=1,
             attack=ProbeAttack(**asdict(settings.attack), targeted=True),
-            transfer_to=("normal", "overfit"),
+            transfer_to=tuple(TRANSFER),
             images=settings.images,
             every=settings.every,
         ),
@@ -81,7 +76,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def _curves(results: Results) -> pd.DataFrame:
-    return results.histories.assign(probe=results.histories["probe"].map(LINES))
+    rows = results.histories
+    return rows.assign(probe=rows["network"].map(TRANSFER).fillna(rows["probe"]))
 
 
 def _last(results: Results) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.summaries import by_seed
 
-    chance = 100.0 / results.evaluations["classes"].iloc[0]
+    chance = percent(1 / results.evaluations["classes"].iloc[0])
     first, second = results.settings.first.data, results.settings.second.data
     weaker = "" if results.settings.independent else WEAKER
     return [

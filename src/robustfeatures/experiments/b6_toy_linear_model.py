@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -132,18 +133,19 @@ def _judged(results: Results) -> pd.DataFrame:
         "printed": k >= printed_threshold(p, eps, examples, power=2),
         "printed_as_read": k >= printed_threshold(p, eps, examples, power=1),
     }
-    expected = 100 * np.where(rules["derived"], 1 - p / k, 1 - p)
+    expected = np.where(rules["derived"], 1 - p / k, 1 - p)
     # A noise coordinate that an example and a fresh image share moves the accuracy by at most n / d.
-    near = np.abs(last["accuracy"] - expected) <= 100 * examples / results.settings.dimension + 1e-6
+    near = np.abs(last["accuracy"] - expected) <= examples / results.settings.dimension + 1e-8
     simulated = ahead["simulated"].notna().to_numpy()
     judged: pd.DataFrame = last.assign(
-        wins=100.0 * wins,
-        **{name: 100.0 * (rule == wins) for name, rule in rules.items()},
-        disputed=np.where(rules["derived"] != rules["printed"], 100.0 * (rules["derived"] == wins), np.nan),
+        wins=percent(wins),
+        **{name: percent(rule == wins) for name, rule in rules.items()},
+        disputed=np.where(rules["derived"] != rules["printed"], percent(rules["derived"] == wins), np.nan),
         # Theorem 1 speaks of the cells within its bound alone.
-        first_step=np.where(eps <= first_step_bound(p, k), 100.0 * ~ahead["first"].to_numpy(dtype=bool), np.nan),
-        closed_form=np.where(simulated, 100.0 * (ahead["limit"].to_numpy() == wins), np.nan),
-        accuracy_as_predicted=100.0 * near,
+        first_step=np.where(eps <= first_step_bound(p, k), percent(~ahead["first"].to_numpy(dtype=bool)), np.nan),
+        closed_form=np.where(simulated, percent(ahead["limit"].to_numpy() == wins), np.nan),
+        accuracy_as_predicted=percent(near),
+        sample_accuracy=percent(last["sample_accuracy"]),
     )
     return judged
 

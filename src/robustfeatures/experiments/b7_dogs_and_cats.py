@@ -14,6 +14,7 @@ from annotated_types import Gt, Len, Lt
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Training
 
@@ -66,9 +67,16 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
+def _measured(results: Results) -> pd.DataFrame:
+    """The rows with accuracies in percent."""
+    rows = results.measurements
+    return rows.assign(value=rows["value"].mask(rows["quantity"] == "accuracy", percent(rows["value"])))
+
+
 def _last(results: Results) -> pd.DataFrame:
-    rows: pd.DataFrame = results.measurements[results.measurements["epoch"] == results.measurements["epoch"].max()]
-    return rows
+    rows = _measured(results)
+    last: pd.DataFrame = rows[rows["epoch"] == rows["epoch"].max()]
+    return last
 
 
 def _shares(results: Results) -> pd.DataFrame:
@@ -76,7 +84,7 @@ def _shares(results: Results) -> pd.DataFrame:
     rows = _last(results)
     rows = rows[(rows["quantity"] == "effect") & rows["feature"].isin(FEATURES)]
     total = rows["value"].abs().groupby([rows["trained_on"], rows["seed"]]).transform("sum")
-    return rows.assign(share=100 * rows["value"] / total)
+    return rows.assign(share=percent(rows["value"] / total))
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -96,7 +104,7 @@ def figure(results: Results) -> Figure:
     _pets(above, results.settings)
     left, right = below.subplots(1, 2, width_ratios=(1.5, 1))
     _bars(left, _shares(results))
-    rows = results.measurements
+    rows = _measured(results)
     _curves(right, rows[(rows["quantity"] == "accuracy") & (rows["feature"] == "D")])
     below.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return drawn
@@ -246,14 +254,14 @@ def _contamination_claims(results: Results) -> list[Claim]:
     ]
     return [
         *(
-            Claim(sentence, f"{SECTION}, equations 6 to 8", "100 times the value or difference", list(100 * values))
+            Claim(sentence, f"{SECTION}, equations 6 to 8", "100 times the value or difference", list(percent(values)))
             for sentence, values in contaminated
         ),
         Claim(
             "An attack on a network of D turns the eyes towards the new label (dogs get lighter eyes)",
             "two-pathways-2021, Section 3",
             f"{ATTACKED}: 100 times the usefulness of dark eyes for the new label",
-            list(100 * value(ATTACKED, "usefulness", "dark eyes")),
+            list(percent(value(ATTACKED, "usefulness", "dark eyes"))),
         ),
     ]
 

@@ -9,6 +9,7 @@ from robustfeatures.derived.settings import LossGradient
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
 from robustfeatures.experiments.shared.perceived import Perceived, measured_images, networks
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -100,13 +101,13 @@ def claims(results: Results) -> list[Claim]:
                 f"Loss gradients of {name}-trained networks align better with the difference between classes",
                 SOURCE,
                 f"100 x cosine: {name}-trained minus standard",
-                list(100 * (numbers["alignment", norm] - numbers["alignment", STANDARD])),
+                list(percent(numbers["alignment", norm] - numbers["alignment", STANDARD])),
             ),
             Claim(
                 f"Loss gradients of {name}-trained networks are less noisy",
                 SOURCE,
                 f"energy in low frequencies (%): {name}-trained minus standard",
-                list(100 * (numbers["low_frequency", norm] - numbers["low_frequency", STANDARD])),
+                list(percent(numbers["low_frequency", norm] - numbers["low_frequency", STANDARD])),
             ),
         ]
     if len(robust) == 2:
@@ -115,7 +116,7 @@ def claims(results: Results) -> list[Claim]:
                 "Loss gradients of Linf-trained networks tend to be sparser than those of L2-trained ones",
                 SOURCE,
                 "100 x |v|_1 / (sqrt(d) |v|_2): L2-trained minus Linf-trained",
-                list(100 * (numbers["density", "l2"] - numbers["density", "linf"])),
+                list(percent(numbers["density", "l2"] - numbers["density", "linf"])),
             )
         )
     return found

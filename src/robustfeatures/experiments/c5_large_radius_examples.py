@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
 from robustfeatures.experiments.shared.perceived import Enlarged, examples, interpolations, measured_images
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _per_seed(results: Results) -> pd.DataFrame:
     from robustfeatures.experiments.shared.perceived import per_seed
 
     rows = results.measurements
-    changed = 100.0 * (rows["reached"] != rows["label"])
+    changed = percent(rows["reached"] != rows["label"])
     return per_seed(rows.assign(changed=changed), ["norm", "model"], NUMBERS)
 
 
@@ -93,13 +94,13 @@ def claims(results: Results) -> list[Claim]:
                     f"{NORM_NAMES[norm]} perturbations for {who} networks produce what is salient in another class",
                     SOURCE,
                     f"100 x cosine with the difference of class means: {who} minus standard",
-                    list(100 * (numbers["alignment", trained] - numbers["alignment", STANDARD])),
+                    list(percent(numbers["alignment", trained] - numbers["alignment", STANDARD])),
                 ),
                 Claim(
                     f"{NORM_NAMES[norm]} perturbations for standard networks are noisier than those for {who} ones",
                     SOURCE,
                     f"energy in low frequencies (%): {who} minus standard",
-                    list(100 * (numbers["low_frequency", trained] - numbers["low_frequency", STANDARD])),
+                    list(percent(numbers["low_frequency", trained] - numbers["low_frequency", STANDARD])),
                 ),
             ]
     return found

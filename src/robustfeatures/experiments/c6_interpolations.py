@@ -11,6 +11,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
 from robustfeatures.experiments.shared.perceived import Enlarged, examples, interpolations, measured_images
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def claims(results: Results) -> list[Claim]:
             SOURCE,
             "share of the way between one and nine tenths of the final class's probability (%): "
             f"{NORM_NAMES[norm]}-trained minus standard",
-            list(100 * (numbers["width", norm] - numbers["width", STANDARD])),
+            list(percent(numbers["width", norm] - numbers["width", STANDARD])),
         )
         for norm in results.settings.eps
     ]

@@ -11,6 +11,7 @@ from robustfeatures.engine.settings import Fraction, PositiveFloat, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import PAPER, STANDARD
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.training.settings import Adversary
@@ -107,7 +108,8 @@ def _whole(results: Results) -> pd.DataFrame:
 def _accuracies(results: Results) -> pd.DataFrame:
     """Columns training, solver, split, eps, seed, and each of `VALUES`."""
     rows = _whole(results)
-    found = rows[rows["quantity"] == "accuracy"].rename(columns={"value": "accuracy"})[[*COLUMNS, "seed", "accuracy"]]
+    found = rows[rows["quantity"] == "accuracy"].assign(accuracy=lambda found: percent(found["value"]))
+    found = found[[*COLUMNS, "seed", "accuracy"]]
     for quantity in VALUES[1:]:
         one = rows[rows["quantity"] == quantity].rename(columns={"value": quantity})
         found = found.merge(one[["training", "solver", "seed", quantity]], on=["training", "solver", "seed"])
@@ -186,7 +188,7 @@ def _subsets(results: Results) -> pd.DataFrame:
     """Accuracy of the best standard classifier per number of pixels, split and radius, in columns of these."""
     rows = results.measurements
     rows = rows[(rows["quantity"] == "accuracy") & (rows["solver"] == EXACT) & (rows["training"] == STANDARD)]
-    return rows.pivot_table(index="pixels", columns=["split", "eps"], values="value")
+    return percent(rows.pivot_table(index="pixels", columns=["split", "eps"], values="value"))
 
 
 def _fractions(axes: Axes, results: Results) -> None:
@@ -249,7 +251,7 @@ def _of_all_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
             "Adversarial training has the smaller l1 norm (13.69 of 41.08)",
             f"{PAPER}, Table 5",
             "reduction of the l1 norm (%)",
-            list(100 * (1 - norm("adversarial") / norm(STANDARD))),
+            list(percent(1 - norm("adversarial") / norm(STANDARD))),
         ),
         Claim(
             "The robust classifier gives less of its weight to pixels whose correlation is below eps",
@@ -298,7 +300,7 @@ def _weak_share(results: Results) -> pd.DataFrame:
     weights = weights.assign(size=weights["value"].abs(), weak=weights["pixel"].isin(weak))
     sizes = weights.groupby(["seed", "training"])["size"].sum()
     weak_sizes = weights[weights["weak"]].groupby(["seed", "training"])["size"].sum()
-    return (100 * weak_sizes / sizes).fillna(0.0).unstack("training")
+    return percent(weak_sizes / sizes).fillna(0.0).unstack("training")
 
 
 EXPERIMENT = Experiment(

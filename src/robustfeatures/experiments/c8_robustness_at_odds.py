@@ -13,6 +13,7 @@ from annotated_types import Ge, Le, Lt, MinLen
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
+def _in_percent(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(clean=percent(rows["clean"]), robust=percent(rows["robust"]))
+
+
 def table(results: Results) -> pd.DataFrame:
     """One line per classifier and radius, and the bound at the standard accuracies that the paper names."""
     import numpy as np
@@ -74,12 +79,12 @@ def table(results: Results) -> pd.DataFrame:
     from robustfeatures.theory.robustness_at_odds import bound
 
     settings: Settings = results.settings
-    rows = results.measurements.rename(columns={"robust": "accuracy"})
+    rows = _in_percent(results.measurements).rename(columns={"robust": "accuracy"})
     rows = rows.assign(eps=(rows["eps"] * settings.dimension**0.5 / settings.signal).round(6))
     chosen = rows[~rows["classifier"].isin(["mixture", "gated"])]
     by = ["classifier", "source", "eps"]
     lines = [
-        {"classifier": f"any of standard accuracy {clean} %", "source": BOUND, "eps": 2.0, "accuracy": 100 * share}
+        {"classifier": f"any of standard accuracy {clean} %", "source": BOUND, "eps": 2.0, "accuracy": percent(share)}
         for clean, share in zip((99, 96), bound(np.array([0.01, 0.04]), settings.p), strict=True)
     ]
     found = over_seeds(chosen, by)
@@ -104,7 +109,7 @@ def figure(results: Results) -> Figure:
 def _against_radius(axes: Axes, results: Results) -> None:
     from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, value_axis
 
-    rows = results.measurements
+    rows = _in_percent(results.measurements)
     eta = results.settings.signal / results.settings.dimension**0.5
     curves = [
         ("averaging", "exact", "averaging x2 ..."),
@@ -133,8 +138,8 @@ def _under_the_bound(axes: Axes, results: Results) -> None:
 
     settings: Settings = results.settings
     rows = _at_the_bound(results)
-    errors = np.linspace(0, 100 * (1 - settings.p) * 1.15, 200)
-    axes.plot(errors, 100 * bound(errors / 100, settings.p), color="black", label="bound p delta / (1 - p)")
+    errors = np.linspace(0, (1 - settings.p) * 1.15, 200)
+    axes.plot(percent(errors), percent(bound(errors, settings.p)), color="black", label="bound p delta / (1 - p)")
     shown = [
         ("mixture", "linear, between", "o", COLOURS[2]),
         ("gated", "average beyond a limit, else x1", "x", COLOURS[1]),
@@ -142,7 +147,7 @@ def _under_the_bound(axes: Axes, results: Results) -> None:
     for classifier, label, marker, colour in shown:
         part = rows[(rows["classifier"] == classifier) & (rows["seed"] == rows["seed"].min())]
         axes.plot(
-            *(100 - part["clean"], part["robust"]),
+            *(percent(1 - part["clean"]), percent(part["robust"])),
             *(marker,),
             color=colour,
             markersize=4,
@@ -150,7 +155,7 @@ def _under_the_bound(axes: Axes, results: Results) -> None:
             linestyle="none",
             label=label,
         )
-    axes.set(xlim=(0, errors.max()), ylim=(0, 102))
+    axes.set(xlim=(0, percent(errors.max())), ylim=(0, 102))
     axes.set_xlabel("standard error delta (%)")
     axes.set_ylabel("robust accuracy at eps = 2 eta (%)")
 
@@ -169,15 +174,15 @@ def claims(results: Results) -> list[Claim]:
 
     settings: Settings = results.settings
     rows = _at_the_bound(results)
-    rows = rows.assign(slack=100 * bound(1 - rows["clean"].to_numpy() / 100, settings.p) - rows["robust"])
-    percent = 100 * settings.p
+    slack = percent(bound(1 - rows["clean"].to_numpy(), settings.p) - rows["robust"])
+    rows = _in_percent(rows).assign(slack=slack)
 
     def of(classifier: str, source: str, column: str, how: str) -> pd.Series:
         part = rows[(rows["classifier"] == classifier) & (rows["source"] == source)]
         return part.groupby("seed")[column].agg(how)
 
     learned = rows[rows["classifier"] == "adversarial SVM"]
-    kept = (learned[["clean", "robust"]] - percent).abs().max(axis=1).groupby(learned["seed"]).max()
+    kept = (learned[["clean", "robust"]] - percent(settings.p)).abs().max(axis=1).groupby(learned["seed"]).max()
     return [
         Claim(
             "Theorem 2.1: standard accuracy 1 - delta implies robust accuracy of at most p delta / (1 - p)",

@@ -14,6 +14,7 @@ from annotated_types import Ge, Gt, MinLen
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.canonical import plain
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
@@ -73,7 +74,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def _percent(results: Results) -> pd.DataFrame:
     rows = results.measurements
-    return rows.assign(**{name: 100 * rows[name] for name in ACCURACIES})
+    return rows.assign(**{name: percent(rows[name]) for name in ACCURACIES})
 
 
 def _phase_changes(rows: pd.DataFrame) -> pd.Series:

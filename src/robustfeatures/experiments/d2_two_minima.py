@@ -14,6 +14,7 @@ from annotated_types import Ge, Gt, MinLen
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.d1_feature_learning import PAPER
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.canonical import plain
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
@@ -71,7 +72,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 def _errors(results: Results) -> pd.DataFrame:
     """The rows with errors (percent) in place of accuracies."""
     rows = results.measurements
-    return rows.assign(**{name: 100 * (1 - rows[name]) for name in ERRORS})
+    return rows.assign(**{name: percent(1 - rows[name]) for name in ERRORS})
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -162,7 +163,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
                 f"The empirical risk of the {minimum} minimum tends to 0 (a hundredth nat at the largest scale)",
                 f"Proposition {number}",
                 f"{minimum} minimum: 1 minus the risk in hundredths of a nat",
-                1 - 100 * found(minimum, "risk"),
+                1 - percent(found(minimum, "risk")),
             )
             for minimum, number in (("non-robust", "3.1"), ("robust", "3.2"))
         ),

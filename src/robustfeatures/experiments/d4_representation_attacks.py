@@ -16,6 +16,7 @@ from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.d3_feature_learning_accuracy import LEARNER_SEED
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 
@@ -53,8 +54,9 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     label = pieces.data().label
     found = []
     for seed in pieces.study.seeds:
+        roles = {name: f"victim-{name}" for name in (STANDARD, ADVERSARIAL)}
         victims = {
-            f"victim-{name}": pieces.model(
+            roles[name]: pieces.model(
                 f"{label}-victim-{training}", training, seed, {"data": pieces.data()}, seed_offset=LEARNER_SEED
             )
             for name, training in ((STANDARD, settings.standard), (ADVERSARIAL, settings.adversarial))
@@ -65,6 +67,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                 f"{label}-{attack}",
                 "measurements.representation_attacks",
                 {
+                    "victims": roles,
                     "split": "test",
                     "images_per_class": settings.images_per_class,
                     "norm": settings.norm,
@@ -86,8 +89,8 @@ def successes(results: Results) -> pd.DataFrame:
     rows = results.measurements.astype({"source": str, "target": str})
     return rows.assign(
         pair=rows["source"] + " -> " + rows["target"],
-        success=100.0 * rows["reached"] / rows["total"],
-        unattacked=100.0 * rows["before"] / rows["total"],
+        success=percent(rows["reached"] / rows["total"]),
+        unattacked=percent(rows["before"] / rows["total"]),
     )
 
 

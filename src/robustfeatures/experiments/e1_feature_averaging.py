@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _told_apart(results: Results) -> pd.DataFrame:
     same_side = (2 * rows["neuron"] >= neurons) == (2 * rows["centre"] >= clusters)
     same_class = rows["neuron"] == rows["centre"]
     own = same_side.where(rows["network"] == "2-class", same_class)
-    return rows.assign(centre_is=own.map({True: "own", False: "other"}), accuracy=100 * rows["accuracy"])
+    return rows.assign(centre_is=own.map({True: "own", False: "other"}), accuracy=percent(rows["accuracy"]))
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -129,12 +130,12 @@ def claims(results: Results) -> list[Claim]:
         "Told two classes, neurons hold little of the other side's centres (at most a tenth)": (
             "feature-averaging-2025, Theorem (Feature Averaging)",
             "2-class: 10 minus the largest |lambda| of the other side in percent of the least of the own",
-            10 - 100 * per_seed("2-class", "other", "max") / per_seed("2-class", "own", "min"),
+            10 - percent(per_seed("2-class", "other", "max") / per_seed("2-class", "own", "min")),
         ),
         "Told all clusters, neurons hold little of other clusters' centres (at most a tenth)": (
             "feature-averaging-2025, Theorem (Feature-Decoupled Solutions)",
             "k-class: 10 minus the largest |lambda| of another cluster in percent of the least of the own",
-            10 - 100 * per_seed("k-class", "other", "max") / per_seed("k-class", "own", "min"),
+            10 - percent(per_seed("k-class", "other", "max") / per_seed("k-class", "own", "min")),
         ),
         "The network told two classes has a perfect standard accuracy (99 of 100)": (
             "feature-averaging-2025, Theorem (Feature Averaging)",

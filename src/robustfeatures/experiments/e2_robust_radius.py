@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt, MinLen
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.e1_feature_averaging import Settings as Training
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.theory.ideal_radii import OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
 
@@ -85,7 +86,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 def _curves(results: Results) -> pd.DataFrame:
     rows = results.measurements
     part = rows[rows["row"] == CURVES]
-    return part.assign(accuracy=100 * part["accuracy"])
+    return part.assign(accuracy=percent(part["accuracy"]))
 
 
 def _cliffs(results: Results) -> pd.DataFrame:
@@ -225,7 +226,7 @@ def claims(results: Results) -> list[Claim]:
                 f"{name} has a cliff that differs from the 2-class network's by a factor of the order of sqrt(k)",
                 source,
                 f"10 minus the distance of the exponent of k in the ratio of cliffs from 1/2, in hundredths, {network}",
-                [10 - 100 * abs(exponent - 0.5) for exponent in _exponents(cliffs, network)],
+                [10 - percent(abs(exponent - 0.5)) for exponent in _exponents(cliffs, network)],
             )
             for network, name, source in COMPARED
         ),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 
@@ -74,7 +75,7 @@ def table(results: Results) -> pd.DataFrame:
     """One line per head and relation: the mean cosine, and the accuracy of the head on its own classes."""
     from robustfeatures.experiments.shared.summaries import over_seeds
 
-    rows = with_relation(results.measurements).assign(accuracy=100.0 * results.measurements["accuracy"])
+    rows = with_relation(results.measurements).assign(accuracy=percent(results.measurements["accuracy"]))
     values = ["cosine", "accuracy"]
     # That of a feature with itself is 1.
     rows = rows[(rows["head"] != FEATURES) | (rows["relation"] != OWN_CLASS)]
@@ -105,9 +106,9 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
 
     rows = with_relation(results.measurements)
-    mean = 100.0 * rows.groupby(["head", "relation", "seed"])["cosine"].mean()
+    mean = percent(rows.groupby(["head", "relation", "seed"])["cosine"].mean())
     own = rows[(rows["head"] == TWO_CLASSES) & (rows["relation"] == WHOLE_SIDE)]
-    each = 100.0 * own.groupby(["seed", "neuron"])["cosine"].agg(["min", "max"])
+    each = percent(own.groupby(["seed", "neuron"])["cosine"].agg(["min", "max"]))
     two = mean[TWO_CLASSES]
     return [
         Claim(

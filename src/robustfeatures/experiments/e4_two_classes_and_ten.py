@@ -17,6 +17,7 @@ from robustfeatures.data.settings import ClassName, Data, MergeClasses
 from robustfeatures.engine.settings import Fraction, PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.parameters import Name
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.shared.claims import Claim
 
-TWO = "2-class"
+TWO, MANY = "2-class", "k-class"
 SUMMED, LARGEST = "summed logits", "largest logit"
 OWN, READ_OUT, EITHER = "own cross-entropy", "read-out", "either"
 ATTACKED = {OWN: "its own cross-entropy", READ_OUT: "the read-out", EITHER: "either"}
@@ -65,7 +66,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         groups = _groups(merged, f"experiments.E4.tasks.{name}.merged")
         networks = {
             TWO: (task.merged, [[side] for side in groups]),
-            "k-class": (task.classes, [list(members) for members in groups.values()]),
+            MANY: (task.classes, [list(members) for members in groups.values()]),
         }
         for seed in pieces.study.seeds:
             for network, (data, sides) in networks.items():
@@ -82,7 +83,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                     {"data": pieces.data(data), "model": pieces.source_model(task.training, seed, data=data)},
                     seed=seed,
                 )
-                found.append(Need(f"{name}/{network}", seed, measurement))
+                found.append(Need(network, seed, measurement, {"task": name}))
     return found
 
 
@@ -96,23 +97,19 @@ def _groups(merged: Recipe, field: str) -> Mapping[str, tuple[ClassName, ...]]:
 
 def named(read_out: str, attack: str) -> str:
     """The name of the network of all classes under one read-out and attack."""
-    return f"k-class, {read_out}, attack on {ATTACKED[attack]}"
+    return f"{MANY}, {read_out}, attack on {ATTACKED[attack]}"
 
 
 def measured(results: Results) -> pd.DataFrame:
-    """One row per task, network with read-out and attack, radius and seed: columns task, network, accuracy and others.
-
-    The accuracy is in percent.
-    """
+    """The rows with `accuracy` (percent) and `network`, which names training, read-out and attack."""
     rows = results.measurements
-    task, trained_on = (rows["row"].str.partition("/")[part] for part in (0, 2))
     network = [
         TWO if trained == TWO else named(read_out, attack)
-        for trained, read_out, attack in zip(trained_on, rows["read_out"], rows["attack"], strict=True)
+        for trained, read_out, attack in zip(rows["row"], rows["read_out"], rows["attack"], strict=True)
     ]
-    found = rows.assign(task=task, network=network, accuracy=100.0 * rows["correct"] / rows["total"])
+    found = rows.assign(network=network, accuracy=percent(rows["correct"] / rows["total"]))
     # Each network's radii one after another.
-    return found.sort_values(["row", "network"], kind="stable", key=lambda column: column.factorize()[0])
+    return found.sort_values(["task", "row", "network"], kind="stable", key=lambda column: column.factorize()[0])
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -129,7 +126,7 @@ def figure(results: Results) -> Figure:
 
     rows = measured(results)
     # What withstands either attack is all but what withstands the one on the read-out.
-    shown = rows[(rows["network"] == TWO) | (rows["attack"] != READ_OUT)]
+    shown = rows[(rows["row"] == TWO) | (rows["attack"] != READ_OUT)]
     return curves(shown, panel="task", line="network", x="eps", xlabel="L2 radius")
 
 
@@ -138,14 +135,16 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
 
     rows = measured(results)
-    mean = rows[rows["eps"] > 0].groupby(["task", "network", "seed"])["accuracy"].mean()
+    attacked = rows[rows["eps"] > 0]
+    two = attacked[attacked["row"] == TWO].groupby(["task", "seed"])["accuracy"].mean()
+    many = attacked[attacked["row"] == MANY].groupby(["task", "read_out", "attack", "seed"])["accuracy"].mean()
     return [
         Claim(
             f"{task}: a network trained on all classes, read out by {read_out}, is more robust than one trained on two "
             f"(attack on {ATTACKED[attack]})",
             SECTION,
             f"robust accuracy, mean over radii: {named(read_out, attack)} minus 2-class",
-            list(mean[task, named(read_out, attack)] - mean[task, TWO]),
+            list(many[task, read_out, attack] - two[task]),
         )
         for task in results.settings.tasks
         for read_out in (SUMMED, LARGEST)

@@ -44,8 +44,8 @@ class Results:
         that withstand all.
     attacks: the same and the column attack, for eps above 0: the accuracy that an attack and those before it leave.
     diagnostics: columns row, seed, label_shift, eps, attack, diagnostic, count, total (see `masking`).
-    histories: columns row, seed, epoch, probe, accuracy (percent; of a performance correlation 100 times its value),
-        loss, images.
+    histories: columns row, seed, epoch, probe, network ("itself", or one that the probe shows the same examples),
+        accuracy (percent; of a performance correlation 100 times its value), loss, images.
     measurements: columns row, seed, and those of the measurement.
     All: the columns of the need as well.
     payloads: the data set or weights of each (row, seed).

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import PositiveFloat, Strict
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 
@@ -57,7 +58,8 @@ def _accuracies(results: Results) -> pd.DataFrame:
     """Columns row (the training set), features, seed, accuracy."""
     import pandas as pd
 
-    linear = results.measurements.assign(row=results.measurements["trained_on"], features=LINEAR)
+    measured = results.measurements
+    linear = measured.assign(row=measured["trained_on"], features=LINEAR, accuracy=percent(measured["accuracy"]))
     evaluations = results.evaluations
     clean = evaluations[(evaluations["eps"] == 0) & (evaluations["label_shift"] == 0)].assign(features=NETWORK)
     columns = ["row", "features", "seed", "accuracy"]
@@ -90,7 +92,7 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.summaries import by_seed
 
     rows = _accuracies(results)
-    chance = 100.0 / results.evaluations["classes"].iloc[0]
+    chance = percent(1 / results.evaluations["classes"].iloc[0])
     linear = {name: by_seed(rows, row=name, features=LINEAR) for name in DERIVED_SETS}
     network = by_seed(rows, row="D_rand", features=NETWORK)
     robust = results.measurements[results.measurements["trained_on"] == "D"].set_index("seed")
@@ -118,7 +120,7 @@ def claims(results: Results) -> list[Claim]:
             "The predictions of the linear network are constant in the ball round four fifths of the test images",
             SECTION,
             f"share of test images {at} minus 80 %",
-            list(robust["stable"] - 80),
+            list(percent(robust["stable"]) - 80),
         ),
         Claim(
             "Each of the linear features is robustly useful for its class",

@@ -16,6 +16,7 @@ from robustfeatures.derived.settings import Errors
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
 from robustfeatures.pipeline.study.parameters import Name
 
@@ -94,7 +95,7 @@ def claims(results: Results) -> list[Claim]:
             "A model trained on mislabelled, unperturbed images alone generalises to the original test set",
             SECTION,
             "clean accuracy: errors minus chance",
-            list(by_seed(rows, row=ERRORS) - 100.0 / rows["classes"].iloc[0]),
+            list(by_seed(rows, row=ERRORS) - percent(1 / rows["classes"].iloc[0])),
         )
     ]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.canonical import plain
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Augmentation
@@ -56,8 +57,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 def _shares(results: Results) -> pd.DataFrame:
     """In percent: `success` of the images with another target than class (none in D), and `kept` of all."""
     rows = results.measurements
-    success = (100.0 * rows["reached"] / rows["targeted"]).where(rows["targeted"] > 0)
-    return rows.assign(success=success, kept=100.0 * rows["kept"] / rows["images"])
+    success = percent(rows["reached"] / rows["targeted"]).where(rows["targeted"] > 0)
+    return rows.assign(success=success, kept=percent(rows["kept"] / rows["images"]))
 
 
 def table(results: Results) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
 
 Row = dict[str, str | int | float]
-EXAMPLES = "examples "
 
 
-def measure(run: Run, *, cutoff: float, points: int) -> Sequence[Row]:
-    """One row per network and test image of the input "data"; "examples <name>" are those against the network <name>.
+def measure(run: Run, *, examples: Mapping[str, str], cutoff: float, points: int) -> Sequence[Row]:
+    """One row per network and test image of the input "data".
+
+    `examples` gives the inputs: by that of each network the one that holds the adversarial examples against it.
 
     `reached` is the class that the network sees in the example. `alignment` is the cosine between the perturbation and
     the way from the mean training image of the label's class to that of the class reached; `width` and `detour` are of
@@ -35,14 +36,12 @@ def measure(run: Run, *, cutoff: float, points: int) -> Sequence[Row]:
     test = run.dataset("data", "test")
     means = class_means(run.dataset("data", "train")).to(run.device)
     size = batch_size(run.device, test.image_shape)
-    names = sorted(name.removeprefix(EXAMPLES) for name in run.roles if name.startswith(EXAMPLES))
     rows: list[Row] = []
-    for number, name in enumerate(names):
-        network = run.network(name)
-        examples = run.dataset(EXAMPLES + name, "test")
+    for number, (name, role) in enumerate(sorted(examples.items())):
+        network, attacked = run.network(name), run.dataset(role, "test")
         for places in torch.split(torch.arange(len(test)), size):
             images, last = (
-                torch.from_numpy(dataset.float_images(places.numpy())).to(run.device) for dataset in (test, examples)
+                torch.from_numpy(dataset.float_images(places.numpy())).to(run.device) for dataset in (test, attacked)
             )
             labels = torch.from_numpy(test.labels)[places].to(run.device)
             probabilities = probabilities_between(network, images, last, points).double()
@@ -64,5 +63,5 @@ def measure(run: Run, *, cutoff: float, points: int) -> Sequence[Row]:
                 {"model": name, **dict(zip(columns, values, strict=True))}
                 for values in zip(*(column.tolist() for column in columns.values()), strict=True)
             ]
-        run.progress(number + 1, len(names))
+        run.progress(number + 1, len(examples))
     return rows

@@ -83,9 +83,9 @@ def linear_accuracy(train: tuple[Floats, NDArray[np.int64]], test: tuple[Floats,
 def measure(run: Run, *, eps: float) -> Sequence[Mapping[str, str | int | float]]:
     """One row per training set: D (the input "data") and every other input but "model", the linear network.
 
-    Columns: trained_on, accuracy (percent, on the test split of D); and, of the network at radius `eps` on the test
+    Columns: trained_on, accuracy (a share, on the test split of D); and, of the network at radius `eps` on the test
     split of D, usefulness (sense 1, the least of the features, in their standard deviations) and stable (sense 2,
-    percent of images).
+    a share of the images).
 
     Raises:
         UserError: the network is not linear.
@@ -111,9 +111,9 @@ def measure(run: Run, *, eps: float) -> Sequence[Mapping[str, str | int | float]
         rows.append(
             {
                 "trained_on": "D" if role == "data" else role,
-                "accuracy": 100 * linear_accuracy(logits(role, "train"), test),
+                "accuracy": linear_accuracy(logits(role, "train"), test),
                 "usefulness": float(useful.min()),
-                "stable": 100 * float(stable.mean()),
+                "stable": float(stable.mean()),
             }
         )
         run.progress(len(rows), len(sets))

@@ -49,7 +49,7 @@ def rows_of(
         images, labels = two_classes(run, split)
         for radius in (0.0, eps):
             share = accuracy(classifier, images, labels, radius)
-            yield {**about, "quantity": "accuracy", "split": split, "eps": radius, "pixel": -1, "value": 100 * share}
+            yield {**about, "quantity": "accuracy", "split": split, "eps": radius, "pixel": -1, "value": share}
     trained = problem(run, eps=eps if training == "adversarial" else 0.0, decay=decay)
     for quantity, value in (
         ("l1_norm", float(np.abs(classifier.weights).sum())),

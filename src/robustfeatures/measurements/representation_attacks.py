@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
     from robustfeatures.engine.settings import Precision
 
-VICTIM = "victim-"
-
 
 def measure(
     run: Run,
     *,
+    victims: Mapping[str, str],
     split: Split,
     images_per_class: int,
     norm: NormName,
@@ -44,16 +43,13 @@ def measure(
 ) -> Sequence[Mapping[str, str | int | float]]:
     """One row per source class, target class and victim.
 
-    `extractor` is attacked through; every input `victim-<name>` is asked. Columns: victim, source, target (class
-    names), `total` images attacked, `reached` (taken for the target afterwards), `before` (taken for it already).
+    The input `extractor` is attacked through; `victims` gives the input that holds each network which is asked, by the
+    name that rows call it. Columns: victim, source, target (class names), `total` images attacked, `reached` (taken for
+    the target afterwards), `before` (taken for it already).
     """
     data = run.dataset("data", split)
     extractor = FrozenNetwork(run.network("extractor"), precision=precision)
-    victims = {
-        role.removeprefix(VICTIM): FrozenNetwork(run.network(role), precision=precision)
-        for role in run.roles
-        if role.startswith(VICTIM)
-    }
+    asked = {name: FrozenNetwork(run.network(role), precision=precision) for name, role in victims.items()}
     rows, goals, targets = attack_pairs(data, images_per_class, seed)
     before = {name: np.empty(len(rows), np.int64) for name in victims}
     after = {name: np.empty(len(rows), np.int64) for name in victims}
@@ -71,7 +67,7 @@ def measure(
             steps=steps,
         )
         with torch.no_grad():
-            for name, victim in victims.items():
+            for name, victim in asked.items():
                 before[name][part] = victim(images).argmax(dim=1).cpu().numpy()
                 after[name][part] = victim(moved).argmax(dim=1).cpu().numpy()
         run.progress(min(first + size, len(rows)), len(rows))

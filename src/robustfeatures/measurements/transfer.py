@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
     from robustfeatures.engine.settings import Precision
 
-# The networks that examples are carried to are the inputs whose role begins so.
-TARGET_ROLE = "target-"
 ATTACKS = {"untargeted": False, "targeted": True}
 
 
@@ -65,6 +63,7 @@ def transfer(labels: Tensor, source: Predictions, target: Predictions, *, target
 def measure(
     run: Run,
     *,
+    targets: Mapping[str, str],
     split: Split,
     precision: Precision,
     norm: NormName,
@@ -74,18 +73,15 @@ def measure(
 ) -> Sequence[Mapping[str, str | int]]:
     """One row per target and kind of attack: target, attack, and the counts of `Transfer`.
 
+    `targets` gives the input that holds each network which examples are carried to, by the name that rows call it.
     Adversarial examples are made on a split of the input "data" with the network "source", by PGD as `pgd` describes.
     """
     data = run.dataset("data", split)
     images = batches_of(data, run.device)
     labels = torch.from_numpy(data.labels).to(run.device)
-    targets = {role.removeprefix(TARGET_ROLE): role for role in run.roles if role.startswith(TARGET_ROLE)}
-    networks = {
-        name: FrozenNetwork(run.network(role), precision=precision)
-        for name, role in {"source": "source", **targets}.items()
-    }
+    networks = {role: FrozenNetwork(run.network(role), precision=precision) for role in ("source", *targets.values())}
     order, size = torch.arange(len(data)), batch_size(run.device, data.image_shape)
-    found = {key: {name: torch.empty_like(labels) for name in networks} for key in ("clean", *ATTACKS)}
+    found = {key: {role: torch.empty_like(labels) for role in networks} for key in ("clean", *ATTACKS)}
     done = 0
     for rows, batch in images.batches(order, size):
         shown = {"clean": batch}
@@ -96,28 +92,17 @@ def measure(
             )
         with torch.no_grad():
             for key, pictures in shown.items():
-                for name, network in networks.items():
-                    found[key][name][rows] = network(pictures).argmax(dim=1)
+                for role, network in networks.items():
+                    found[key][role][rows] = network(pictures).argmax(dim=1)
         done += len(rows)
         run.progress(done, len(data))
 
-    def predictions(name: str, kind: str) -> Predictions:
-        return Predictions(found["clean"][name], found[kind][name])
+    def counted(role: str, kind: str, *, targeted: bool) -> dict[str, int]:
+        source, target = (Predictions(found["clean"][each], found[kind][each]) for each in ("source", role))
+        return asdict(transfer(labels, source, target, targeted=targeted, num_classes=data.num_classes))
 
     return [
-        {
-            "target": name,
-            "attack": kind,
-            **asdict(
-                transfer(
-                    labels,
-                    predictions("source", kind),
-                    predictions(name, kind),
-                    targeted=targeted,
-                    num_classes=data.num_classes,
-                )
-            ),
-        }
+        {"target": name, "attack": kind, **counted(role, kind, targeted=targeted)}
         for kind, targeted in ATTACKS.items()
-        for name in targets
+        for name, role in targets.items()
     ]

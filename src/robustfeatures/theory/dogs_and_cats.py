@@ -202,7 +202,7 @@ def measure(
     """Columns trained_on (a training set), epoch, quantity, feature, value.
 
     Quantities of the training set: "usefulness" and "robust usefulness" of a feature for its labels. Of the network
-    trained on it: after each epoch "accuracy" (percent) with feature "D" or "flipped D", and after the last one
+    trained on it: after each epoch "accuracy" (a share) with feature "D" or "flipped D", and after the last one
     "effect" of a feature on the dog's score.
     """
     pets = drawn(numpy_generator(seed, "train"), examples, agreement, noise)
@@ -216,7 +216,7 @@ def measure(
     for done, (name, (images, labels)) in enumerate(sets.items()):
         run.progress(done, len(sets))
         network, history = trained(images, labels, settings, width, split_seed(seed, "network"), probes)
-        found = [(each.epoch, "accuracy", each.probe, 100 * each.value) for each in history]
+        found = [(each.epoch, "accuracy", each.probe, each.value) for each in history]
         for feature, values in usefulness(read(images, amplitudes), labels, amplitudes, eps).items():
             for quantity, value in zip(("usefulness", "robust usefulness"), values, strict=True):
                 found.append((settings.epochs, quantity, feature, value))

@@ -93,10 +93,10 @@ def least_margin(weights: Array, low: Sequence[float], high: Sequence[float], ep
 
 
 def accuracies(weights: Array, signed: Array, eps: float) -> dict[str, float]:
-    """Percent of the examples y x (n, 2) that are right: clean, and under the best Linf and L2 attack of radius eps."""
+    """The share of examples y x (n, 2) that are right: clean, and under the best Linf and L2 attack of radius eps."""
     margins = signed @ weights
     lengths = {"clean": 0.0, "linf": float(np.abs(weights).sum()), "l2": float(np.linalg.norm(weights))}
-    return {name: float(100 * (margins > eps * length).mean()) for name, length in lengths.items()}
+    return {name: float((margins > eps * length).mean()) for name, length in lengths.items()}
 
 
 def measure(
@@ -112,7 +112,7 @@ def measure(
 ) -> list[dict[str, str | int | float]]:
     """One row per loss and training, "standard" or "robust", and one for the largest margin.
 
-    Columns training, loss, weight_1, weight_2 (of length 1), least_margin, clean, linf, l2 (accuracies in percent on
+    Columns training, loss, weight_1, weight_2 (of length 1), least_margin, clean, linf, l2 (accuracies, shares of
     test examples, attacked with radius eps).
     """
     signed = sample(numpy_generator(seed, "train"), examples, low, high)

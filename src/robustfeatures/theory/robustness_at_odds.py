@@ -179,8 +179,8 @@ def _row(
         "source": source,
         "parameter": parameter,
         "eps": eps,
-        "clean": 100 * clean,
-        "robust": 100 * robust,
+        "clean": clean,
+        "robust": robust,
         "first_weight": float(weights[0]) / length,
     }
 
@@ -202,7 +202,7 @@ def measure(
 
     eta is `signal` / sqrt(d); `relative_eps` and `training_eps` are radii in units of eta. Columns classifier, source
     ("distribution", "sample", "exact"), parameter (training radius in units of eta, angle / 90 degrees, or gate), eps,
-    clean and robust (percent, exact on the distribution), first_weight (share of x1 in a w of unit norm).
+    clean and robust (shares, exact on the distribution), first_weight (share of x1 in a w of unit norm).
     """
     eta = signal / float(np.sqrt(dimension))
     signed = drawn(numpy_generator(seed, "sample"), examples, dimension, p=p, eta=eta)

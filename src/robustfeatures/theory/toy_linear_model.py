@@ -215,7 +215,7 @@ def measure(
     """One row per cell of the grid k x eps and per number of steps, simulated, and one for the limit in closed form.
 
     eta is `relative_rate` of Theorem 2's largest. Columns k, eps, step (infinity for the limit); robust_weight w1,
-    nonrobust_weight eps w2; sample_accuracy and accuracy (on the distribution), percent.
+    nonrobust_weight eps w2; sample_accuracy and accuracy (on the distribution), shares.
     """
     grid = np.array([(each_k, each_eps) for each_k in k for each_eps in eps])
     chances, ratios, sizes = np.full(len(grid), p), grid[:, 0], grid[:, 1]
@@ -232,8 +232,8 @@ def measure(
             "step": np.full(len(grid), float(step)),
             "robust_weight": weights.first[:, 0].numpy(),
             "nonrobust_weight": sizes * weights.first[:, 1].numpy(),
-            "sample_accuracy": 100 * right,
-            "accuracy": 100 * population_accuracy(weights, chances, ratios, sizes, dimension),
+            "sample_accuracy": right,
+            "accuracy": population_accuracy(weights, chances, ratios, sizes, dimension),
         }
         rows += [dict(zip(columns, map(float, cell), strict=True)) for cell in zip(*columns.values(), strict=True)]
     return rows

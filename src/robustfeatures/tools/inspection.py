@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.report.building import attack_names
@@ -82,14 +83,15 @@ def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
             if "correct" not in row:
                 yield ", ".join(f"{name} {value}" for name, value in row.items())
                 continue
-            share = 100 * int(row["correct"]) / int(row["total"])
+            share = percent(int(row["correct"]) / int(row["total"]))
             under = _under(int(row["attacks"]), attack_names(recipe))
             yield f"eps {row['eps']}, labels shifted by {row['label_shift']}{under}: {share:.2f} % of {row['total']}"
     if (folder / "history.csv").exists():
         history = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
         for row in history:
             if row["epoch"] == history[-1]["epoch"]:
-                yield f"epoch {row['epoch']}, {row['probe']}: {float(row['value']):.4f}"
+                on = "" if row["network"] == "itself" else f" on {row['network']}"
+                yield f"epoch {row['epoch']}, {row['probe']}{on}: {float(row['value']):.4f}"
 
 
 def _under(attacks: int, names: Sequence[str]) -> str:
@@ -134,9 +136,7 @@ def _chain(artifacts: Artifacts, artifact: str, depth: int, seen: set[str]) -> I
 
 def _newest_other(path: Path, reference: Mapping[str, Any]) -> Path | None:
     same_label = [
-        other
-        for other in path.parent.glob(f"{reference['label']}-*.json")
-        if other != path and other.stem.rpartition("-")[0] == reference["label"]
+        other for other in Artifacts.of(path)[0].builds(reference["stage"], reference["label"]) if other != path
     ]
     started = {other: read_reference(other)["built"]["started"] for other in same_label}
     earlier = [other for other in same_label if started[other] <= reference["built"]["started"]]
@@ -182,7 +182,7 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
             continue
         if _is_held(path.parent):
             left = report["seconds_left"]
-            yield f"running: {report['stage']} {report['label']}, {100 * report['share']:.0f} %, " + (
+            yield f"running: {report['stage']} {report['label']}, {percent(report['share']):.0f} %, " + (
                 "time left unknown" if left is None else f"{left:.0f} s left"
             )
 
@@ -214,7 +214,7 @@ def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float
     ]
     fresh = [cost for cost in built if cost["started"] >= since]
     computing = sum(cost["computing_seconds"] * min(cost["threads"], cores) for cost in fresh)
-    share = 100 * computing / (seconds * cores)
+    share = percent(computing / (seconds * cores))
     return (
         f"{len(fresh)} payloads computed in {seconds:.0f} s on {cores} cores; "
         f"{share:.0f} % of the core time inside training, attack or evaluation"

@@ -39,11 +39,13 @@ Perturbation = Callable[[Tensor, Tensor, int], Tensor]
 class HistoryRow:
     """A probe's value after one epoch, counted from 1, on so many images; `loss` is the epoch's mean training loss.
 
+    `network` is the one that classifies: "itself", or another one which the probe shows the same adversarial examples.
     An accuracy is a share from 0 to 1; a performance correlation may be negative.
     """
 
     epoch: int
     probe: str
+    network: str
     value: float
     loss: float
     images: int
@@ -135,7 +137,8 @@ def train(
             if probe.due(epoch + 1, settings.epochs):
                 values = probe.take(network)
                 position.history += [
-                    HistoryRow(epoch + 1, name, value, mean_loss, len(probe.images)) for name, value in values.items()
+                    HistoryRow(epoch + 1, probe.name, name, value, mean_loss, len(probe.images))
+                    for name, value in values.items()
                 ]
         position = Position(epoch + 1, history=position.history)
         if checkpoints and checkpoints.due():

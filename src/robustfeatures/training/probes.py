@@ -16,6 +16,9 @@ from robustfeatures.training.accuracy import predictions
 if TYPE_CHECKING:
     from robustfeatures.engine.settings import Precision
 
+# What `take` calls the network that is trained.
+ITSELF = "itself"
+
 # (predictions (N,), labels (N,)) -> value.
 Measure = Callable[[Tensor, Tensor], float]
 
@@ -48,13 +51,13 @@ class ProbeSet:
         return epoch % self.every == 0 or epoch == epochs
 
     def take(self, network: nn.Module) -> dict[str, float]:
-        """The value for the network by the probe's name, and for each judge by `<name> on <judge>`."""
+        """The value for the network that is trained, by `ITSELF`, and for each judge by its name."""
         began = time.monotonic()
         devices = [self.images.device] if self.images.device.type == "cuda" else []
         # A layer or an attack that draws must not move the draws of the training.
         with torch.random.fork_rng(devices):
             shown = self.images if self.attack is None else self._attacked(self.attack)
-            asked = {self.name: network} | {f"{self.name} on {name}": judge for name, judge in self.judges.items()}
+            asked = {ITSELF: network, **self.judges}
             values = {
                 name: self.measure(predictions(judge, shown, precision=self.precision), self.labels)
                 for name, judge in asked.items()

@@ -67,7 +67,7 @@ def test_warnings_stand_in_the_caption() -> None:
 def test_a_measurement_is_told_by_its_settings() -> None:
     recipe = {
         "stage": "measurement",
-        "label": "gaussian-seed0",
+        "family": "gaussian",
         "parameters": {"module": "theory.gaussian", "settings": {"eps": [0.5, 1.0], "clip": None, "exact": True}},
     }
     record = {

@@ -41,11 +41,20 @@ def page(tmp_path: Path) -> str:
         (study / "figures" / f"{each}.txt").write_text(
             f"{each}: t\n\nWhat {each} shows.\n\nWarning: masked\n\nSeeds: 0.\n"
         )
-    views = {f"study/figures/{each}.{kind}": "v" for each in IDS for kind in ("png", "pdf", "txt")}
+    kinds = {"table": ("csv", "tex"), "figure": ("png", "pdf", "txt")}
+    views = [
+        {
+            "kind": kind,
+            "experiments": [each],
+            "artifact": "v",
+            "outputs": [f"study/{kind}s/{each}.{suffix}" for suffix in kinds[kind]],
+        }
+        for kind, each in (("table", "A1"), *(("figure", each) for each in IDS))
+    ]
     record = {
         "study": "study",
         "title": "A study",
-        "views": {"study/tables/A1.csv": "v", "study/tables/A1.tex": "v", **views},
+        "views": views,
         "parts": [
             {"id": each, "needs": [], "settings": {"pathway_1": "x", "pathway_2": "y"} if each == "B1" else {}}
             for each in IDS

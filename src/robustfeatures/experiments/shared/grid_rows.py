@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 # A probe with this many epochs between two takings is taken after the last epoch alone.
 AT_THE_END = 1_000_000
-HISTORY = {"row", "seed", "epoch", "probe", "value", "accuracy", "loss", "images"}
+HISTORY = {"row", "seed", "epoch", "probe", "network", "value", "accuracy", "loss", "images"}
 ADDED = {"eps", "chosen", "test_set"}
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 RadiusPerNorm = Annotated[Mapping[NormName, PositiveFloat], MinLen(1)]
 TITLES = {STANDARD: "standard", "l2": "L2-trained", "linf": "Linf-trained"}
-EXAMPLES = "examples "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +98,13 @@ def examples(pieces: Pieces, settings: Enlarged, seed: int, norm: NormName) -> d
 def interpolations(pieces: Pieces, settings: Enlarged, seed: int, norm: NormName) -> Recipe:
     """What is measured on these examples and on the way to them."""
     data = measured_images(pieces, settings)
-    inputs = {EXAMPLES + name: recipe for name, recipe in examples(pieces, settings, seed, norm).items()}
+    made = examples(pieces, settings, seed, norm)
+    roles = {name: f"examples-{name}" for name in made}
     return pieces.measurement(
         f"{data.label}-interpolations-{norm}",
         "measurements.interpolations",
-        {"cutoff": settings.low_frequency, "points": settings.points},
-        {"data": data, **networks(pieces, settings, seed), **inputs},
+        {"examples": roles, "cutoff": settings.low_frequency, "points": settings.points},
+        {"data": data, **networks(pieces, settings, seed), **{roles[name]: recipe for name, recipe in made.items()}},
         seed=seed,
     )
 

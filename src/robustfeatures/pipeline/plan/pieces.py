@@ -81,8 +81,8 @@ class Pieces:
     ) -> Recipe:
         """A network trained by a named training, or by one that follows from it, on the input "data".
 
-        Probes name inputs. Networks whose initialisation must not be shared differ in `seed_offset`. The label ends
-        with the seed alone.
+        Probes name inputs. Networks whose initialisation must not be shared differ in `seed_offset`; the label
+        ends with the seed alone.
         """
         parameters = Model(
             architecture=self.architecture(architecture),
@@ -92,7 +92,7 @@ class Pieces:
             compile=self.study.compile,
             probes=tuple(probes),
         )
-        return self._recipe(f"{label}-seed{seed}", parameters, inputs)
+        return self._recipe(label, parameters, inputs, seed)
 
     def derived(self, name: str, seed: int, *, data: str = "D") -> Recipe:
         """A named derived data set, made from D or another data set with the source model of the same seed."""
@@ -126,7 +126,7 @@ class Pieces:
             compile=self.study.compile,
             splits=tuple(splits),
         )
-        return self._recipe(f"{label}-seed{seed}", parameters, inputs)
+        return self._recipe(label, parameters, inputs, seed)
 
     def downstream_model(
         self,
@@ -180,13 +180,12 @@ class Pieces:
             eps=tuple(eps),
             label_shifts=tuple(label_shifts),
         )
-        on = "" if data is None else f"-on-{data.label}"
+        on = "" if data is None else f"-on-{data.family}"
         # Other attacks, another label, so that neither passes for an earlier build of the other.
         under = "" if attacks is None else f"-under-{digest(chosen)[:6]}"
         under += "" if norm is None else f"-{norm}"
-        return self._recipe(
-            f"{model.label}{on}{under}-{split}", parameters, {"model": model, "data": data or self.data()}
-        )
+        family = f"{model.family}{on}{under}-{split}"
+        return self._recipe(family, parameters, {"model": model, "data": data or self.data()}, model.seed)
 
     def measurement(
         self, label: str, module: str, settings: Mapping[str, Any], inputs: Mapping[str, Recipe], *, seed: int
@@ -195,7 +194,7 @@ class Pieces:
 
         The seed only tells recipes apart; a measurement that draws finds it among its settings.
         """
-        return Recipe(f"{label}-seed{seed}", Measurement(module=module, settings=plain(settings)), inputs)
+        return Recipe(label, Measurement(module=module, settings=plain(settings)), inputs, seed)
 
     def grid(self, name: str) -> tuple[Cell, ...]:
         """The cells of a named grid, each the name of a training."""
@@ -217,9 +216,11 @@ class Pieces:
             raise UserError("architecture: the field is missing")
         return self.study.architecture
 
-    def _recipe(self, label: str, parameters: Parameters, inputs: Mapping[str, Recipe]) -> Recipe:
-        key = (label, canonical_json(parameters) if isinstance(parameters, Data) else parameters, *inputs.items())
-        return self._made.setdefault(key, Recipe(label, parameters, inputs))
+    def _recipe(
+        self, family: str, parameters: Parameters, inputs: Mapping[str, Recipe], seed: int | None = None
+    ) -> Recipe:
+        told = canonical_json(parameters) if isinstance(parameters, Data) else parameters
+        return self._made.setdefault((family, seed, told, *inputs.items()), Recipe(family, parameters, inputs, seed))
 
 
 def _named(known: Mapping[str, T], name: str, field: str) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,7 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
     """Write down the plan for the jobs, and bring the references in line with the store.
 
     References whose payload is gone are dropped; where the store already has the payload of a planned recipe, its
-    reference is written here, so that no job is needed for it. A reference that exists is right for ever, so none may
-    look out of date: each is made at least as new as what it builds on. (Snakemake's `ancient()` would say so too, but
-    with it a job whose outputs are missing is passed over when one that it builds on runs for another reason.) For the
-    same reason none may bear a time that is still to come, left from before the clock was set back.
+    reference is written here, so that no job is needed for it.
     """
     _write_plans(plan, tasks, artifacts)
     for task in tasks:
@@ -39,29 +36,51 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
             write_batch(tracked, task.artifacts)
         elif task.is_batch and not whole:
             tracked.unlink(missing_ok=True)
-        parts = artifacts.parts(task.name, task.parts)
         if not whole:
-            _drop_lost_parts(parts, store)
-        needed = [artifacts.reference(below) for below in task.inputs]
-        measured = [artifacts.benchmark(f"{task.name}-{part.stem}") for part in parts]
-        whole_measured = artifacts.benchmark(task.name)
-        _not_in_the_future([*parts, *measured, tracked, whole_measured])
-        _make_as_new_as([*parts, *measured], needed)
-        _make_as_new_as([tracked, whole_measured], [*needed, *parts])
+            _drop_lost_parts(artifacts.parts(task.name, task.parts), store)
+    for outputs, inputs in _jobs(plan, tasks, artifacts):
+        _let_times_say_done(outputs, inputs)
+
+
+def _jobs(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Iterator[tuple[list[Path], list[Path]]]:
+    """The files that each job writes, and those that it reads; what a job reads was written by an earlier one.
+
+    Without its reference the files of a view are not its own. What Snakemake measured of a job counts as one of its
+    outputs where it compares times.
+    """
+    for task in tasks:
+        inputs = [artifacts.reference(below) for below in task.inputs]
+        parts = artifacts.parts(task.name, task.parts)
+        for part in parts:
+            yield [part, artifacts.benchmark(f"{task.name}-{part.stem}")], inputs
+        yield [artifacts.reference(task.name), artifacts.benchmark(task.name)], [*inputs, *parts]
     home = {name: task.name for task in tasks for name in task.artifacts}
-    results = artifacts.root.parent
     for view in plan.views:
-        needed = [artifacts.reference(home.get(name, name)) for name in view.inputs]
-        sources = [artifacts.plan(view.artifact), *needed]
+        yield [artifacts.plan(view.artifact)], []
         reference = artifacts.reference(view.artifact)
-        files = [*(results / name for name in view.outputs), artifacts.benchmark(view.artifact)]
-        _not_in_the_future([artifacts.plan(view.artifact), reference, *files])
         if reference.exists():
-            _make_as_new_as([*files, reference], sources)
-        else:
-            # The files bear no digest in their names and may show another plan. Snakemake looks only at the outputs
-            # that were asked for, so a reference that is not there is not reason enough to write them again.
-            _make_as_new_as(sources[:1], files, seconds=1.0)
+            inputs = [artifacts.reference(home.get(name, name)) for name in view.inputs]
+            files = [artifacts.root.parent / name for name in view.outputs]
+            outputs = [reference, *files, artifacts.benchmark(view.artifact)]
+            yield outputs, [artifacts.plan(view.artifact), *inputs]
+
+
+def _let_times_say_done(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Make the outputs that exist as new as the inputs, and no newer than now.
+
+    A reference that exists is right for ever. But Snakemake compares times, whatever the `rerun-triggers`: it runs a
+    job again whose input is newer and says another cost. And a job fails whose input is from the future, as left by a
+    clock that was set back since. (`ancient()` would end the comparison. But then Snakemake passes over a job whose
+    outputs are missing, if one that it builds on runs for another reason.)
+    """
+    now = time.time_ns()
+    newest = max((path.stat().st_mtime_ns for path in inputs if path.exists()), default=0)
+    for path in outputs:
+        if path.exists():
+            before = path.stat().st_mtime_ns
+            moment = min(max(before, newest), now)
+            if moment != before:
+                os.utime(path, ns=(moment, moment))
 
 
 def _write_plans(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> None:
@@ -70,13 +89,18 @@ def _write_plans(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Non
             (artifacts.plan(name), {**recipe.record(), "operations": estimate(recipe).operations})
             for name, recipe in plan.recipes.items()
         ),
-        *((artifacts.plan(view.artifact), view.record) for view in plan.views),
         *((artifacts.task(task.name), task_record(task)) for task in tasks),
     )
     for path, record in records:
         # The same recipe may come from a study that names its inputs in another way.
         if not _holds(path, record):
             write_json(path, record, durable=False)
+    for view in plan.views:
+        path = artifacts.plan(view.artifact)
+        # The files of a view have no digest in their names. Without its reference they may show another plan. So this
+        # one is written again: it is then newer than they are, also where Snakemake has forgotten who made them.
+        if not artifacts.reference(view.artifact).exists() or not _holds(path, view.record):
+            write_json(path, view.record, durable=False)
 
 
 def _holds(path: Path, record: dict[str, Any]) -> bool:
@@ -91,19 +115,3 @@ def _drop_lost_parts(parts: Sequence[Path], store: Store) -> None:
     for part in parts:
         if part.exists() and not parts_are_kept(part, store):
             part.unlink()
-
-
-def _not_in_the_future(files: Iterable[Path]) -> None:
-    """Set the time of each file that exists to now where it is later."""
-    now = time.time_ns()
-    for path in files:
-        if path.exists() and path.stat().st_mtime_ns > now:
-            os.utime(path, ns=(now, now))
-
-
-def _make_as_new_as(files: Iterable[Path], sources: Iterable[Path], seconds: float = 0.0) -> None:
-    """Make each file that exists newer, by `seconds`, than every one of the sources that exist."""
-    newest = max((path.stat().st_mtime_ns for path in sources if path.exists()), default=0) + int(seconds * 1e9)
-    for path in files:
-        if path.exists() and path.stat().st_mtime_ns < newest:
-            os.utime(path, ns=(newest, newest))

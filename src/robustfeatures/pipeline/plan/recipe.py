@@ -55,12 +55,17 @@ STAGE_OF = {stage.parameters: stage for stage in STAGES.values()}
 class Recipe:
     """How one artifact is made: its stage, its parameters, and the recipes of its inputs by role.
 
-    `label` is for people and enters no digest.
+    `family` and `seed` are for people and enter no digest: recipes of one family differ in the seed alone.
     """
 
-    label: str
+    family: str
     parameters: Parameters
     inputs: Mapping[str, Recipe]
+    seed: int | None = None
+
+    @cached_property
+    def label(self) -> str:
+        return self.family if self.seed is None else f"{self.family}-seed{self.seed}"
 
     @cached_property
     def stage(self) -> Stage:
@@ -133,6 +138,7 @@ class Recipe:
         """All that a job needs to make the artifact, as JSON values."""
         return {
             "label": self.label,
+            "family": self.family,
             "digest": self.digest,
             **self.identity,
             "parameters": plain(self.parameters),

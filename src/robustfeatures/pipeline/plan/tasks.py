@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from graphlib import TopologicalSorter
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from robustfeatures.pipeline.study.config import Config
 
 T = TypeVar("T")
-SEED = re.compile(r"-seed\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +44,7 @@ class Task:
 
 
 def tasks_of(plan: Plan, config: Config, gpus: int) -> list[Task]:
-    """The jobs of a plan, inputs first: up to `seeds_per_job` artifacts whose labels differ in the seed alone, of up to
+    """The jobs of a plan, inputs first: up to `seeds_per_job` artifacts of one family, of up to
     `rows_per_job` rows that the same views need.
 
     `gpus` is how many GPUs each job asks for whose stage computes on one.
@@ -68,7 +66,7 @@ def _batches(plan: Plan, config: Config) -> Iterator[tuple[str, tuple[str, ...]]
     depths, shown = _depths(plan), _shown(plan)
     families: dict[tuple[str, str, int], list[str]] = {}
     for name, recipe in plan.recipes.items():
-        families.setdefault((recipe.stage.name, SEED.sub("", recipe.label), depths[name]), []).append(name)
+        families.setdefault((recipe.stage.name, recipe.family, depths[name]), []).append(name)
     alike: dict[Hashable, list[tuple[str, tuple[str, ...]]]] = {}
     for (stage, family, depth), artifacts in families.items():
         for members in _chunks(artifacts, config.seeds_per_job):

@@ -88,7 +88,15 @@ class View:
             "published_setting": self.published_setting,
             "precision": self.precision,
             "files": {path.name: _file_digest(path) for path in self._files},
-            "views": {name: view.artifact for view in self.views for name in view.outputs},
+            "views": [
+                {
+                    "kind": view.kind,
+                    "experiments": [part.experiment.id for part in view.parts],
+                    "artifact": view.artifact,
+                    "outputs": list(view.outputs),
+                }
+                for view in self.views
+            ],
             "outputs": list(self.outputs),
             "code_entries": list(self.code_entries),
             "code": code_digest(self.code_entries),

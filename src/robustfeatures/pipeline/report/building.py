@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import file_sha256, read_json, write_atomically, write_json
 from robustfeatures.pipeline.plan.code import code_digest
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
@@ -97,7 +98,7 @@ class ViewJob:
             attacks=single,
             diagnostics=read["diagnostics"],
             notes=warnings(read["diagnostics"]),
-            histories=histories.assign(accuracy=100.0 * histories["value"]) if len(histories) else histories,
+            histories=histories.assign(accuracy=percent(histories["value"])) if len(histories) else histories,
             measurements=read["measurements"],
             payloads=payloads,
             settings=TypeAdapter(experiment.settings).validate_python(part["settings"], strict=False),
@@ -131,7 +132,7 @@ def by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Evaluations in percent: of all attacks together, and of each with those before it."""
     if not len(rows):
         return rows, rows
-    shares = rows.assign(accuracy=100.0 * rows["correct"] / rows["total"])
+    shares = rows.assign(accuracy=percent(rows["correct"] / rows["total"]))
     together = shares[shares["final"]].drop(columns=["attack", "attacks", "final"])
     single = shares[shares["attacks"] > 0].drop(columns=["attacks", "final"])
     return together.reset_index(drop=True), single.reset_index(drop=True)
@@ -174,8 +175,7 @@ def build_view(reference: Path, *, store: Store) -> None:
     for name in record["outputs"]:
         write_atomically(results / name, contents[Path(name).suffix])
     # The files now show this view alone, so no other reference of the same view may claim them.
-    for older in reference.parent.glob(f"{record['label']}-*.json"):
-        if older.stem.rpartition("-")[0] == record["label"]:
-            older.unlink()
+    for older in artifacts.builds(record["stage"], record["label"]):
+        older.unlink()
     files = {name: {"sha256": file_sha256(results / name)} for name in record["outputs"]}
     write_json(reference, {"label": record["label"], "stage": record["stage"], "files": files, "recipe": record})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +36,8 @@ def making(
     told: dict[str, dict[str, list[str]]] = {stage: {} for stage in STAGES}
     for recipe in recipes:
         labels = told[recipe["stage"]].setdefault(_parameters(recipe), [])
-        label = re.sub(r"-seed\d+", "", recipe["label"])
-        if label not in labels:
-            labels.append(label)
+        if recipe["family"] not in labels:
+            labels.append(recipe["family"])
     seeds = sorted({need["seed"] for part in record["parts"] for need in part["needs"]})
     lines = [f"Study: {record['study']}, {record['title']}; {record['precision']}."]
     for stage, texts in told.items():

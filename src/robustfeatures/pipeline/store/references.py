@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import read_json, write_json
-from robustfeatures.pipeline.plan.canonical import digest, without_paths
+from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH, digest, without_paths
 from robustfeatures.pipeline.store.store import Store
 
 
@@ -27,6 +28,10 @@ class Artifacts:
     def reference(self, artifact: str) -> Path:
         """The reference of `<stage>/<label>-<digest>`."""
         return self.root / f"{artifact}.json"
+
+    def builds(self, stage: str, label: str) -> list[Path]:
+        """The references of a label, whatever their digests."""
+        return sorted((self.root / stage).glob(f"{glob.escape(label)}-{'[0-9a-f]' * DIGEST_LENGTH}.json"))
 
     def plan(self, artifact: str) -> Path:
         """The recipe of `<stage>/<label>-<digest>` as it was unfolded from a study."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -42,19 +43,20 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
 
 def _section(view: ViewJob, experiment: Experiment, results: Results, claims: pd.DataFrame) -> dict[str, Any]:
     """What the page shows of one experiment; links are relative to the page."""
-    links = [
-        name.removeprefix(f"{view.record['study']}/")
-        for name in view.record["views"]
-        if name.startswith(tuple(f"{view.record['study']}/{kind}/{experiment.id}." for kind in ("tables", "figures")))
-    ]
+    outputs = {
+        each["kind"]: [str(PurePosixPath(name).relative_to(view.record["study"])) for name in each["outputs"]]
+        for each in view.record["views"]
+        if each["kind"] in ("table", "figure") and each["experiments"] == [experiment.id]
+    }
+    links = [name for names in outputs.values() for name in names]
     own = claims[claims["experiment"] == experiment.id].to_dict("records")
     section = {"experiment": experiment, "links": links, "claims": own, "verdicts": _verdicts(own)}
-    if f"figures/{experiment.id}.txt" in links:
+    if "figure" in outputs:
         caption = (view.folder / f"figures/{experiment.id}.txt").read_text(encoding="utf-8")
         # The first paragraph is the title, the second what the figure shows.
         shown, *made = caption.strip().split("\n\n")[1:]
         section |= {"caption": shown, "made": made, "figure": f"figures/{experiment.id}.png"}
-    if f"tables/{experiment.id}.csv" in links:
+    if "table" in outputs:
         # Names such as "NA" are names.
         table = pd.read_csv(view.folder / f"tables/{experiment.id}.csv", keep_default_na=False, na_values=[""])
         section["sheets"] = [

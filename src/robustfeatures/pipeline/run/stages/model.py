@@ -50,4 +50,6 @@ def _write_history(path: Path, history: Sequence[HistoryRow]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HistoryRow.__annotations__)
-        writer.writerows((row.epoch, row.probe, repr(row.value), repr(row.loss), row.images) for row in history)
+        writer.writerows(
+            (row.epoch, row.probe, row.network, repr(row.value), repr(row.loss), row.images) for row in history
+        )

@@ -1,0 +1,17 @@
+"""Units: measured rows hold counts and shares from 0 to 1; tables, figures and claims show percent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+T = TypeVar("T", float, "NDArray[np.float64]", "pd.Series", "pd.DataFrame")
+
+
+def percent(shares: T) -> T:
+    """Shares, from 0 to 1, in percent; also cosines and other numbers of order 1, in hundredths."""
+    return 100.0 * shares
