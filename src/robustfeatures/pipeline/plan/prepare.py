@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.files import read_json, write_json
-from robustfeatures.pipeline.plan.estimates import estimate
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.tasks import Task, task_record
 from robustfeatures.pipeline.store.references import Artifacts, parts_are_kept, read_reference, resolve, write_batch
@@ -66,10 +65,7 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
 
 def _write_plans(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> None:
     records: Iterable[tuple[Path, dict[str, Any]]] = (
-        *(
-            (artifacts.plan(name), {**recipe.record(), "operations": estimate(recipe).operations})
-            for name, recipe in plan.recipes.items()
-        ),
+        *((artifacts.plan(name), recipe.record()) for name, recipe in plan.recipes.items()),
         *((artifacts.plan(view.artifact), view.record) for view in plan.views),
         *((artifacts.task(task.name), task_record(task)) for task in tasks),
     )
