@@ -35,10 +35,7 @@ def derive(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
             torch.from_numpy(goal[rows]).to(device),
-            norm=method.norm,
-            eps=method.eps,
-            step_size=method.step_size,
-            steps=method.steps,
+            **method.arguments(),
             targeted=True,
             progress=told,
         )

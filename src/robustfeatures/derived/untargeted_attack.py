@@ -27,10 +27,7 @@ def derive(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
             torch.from_numpy(original.labels[rows]).to(device),
-            norm=method.norm,
-            eps=method.eps,
-            step_size=method.step_size,
-            steps=method.steps,
+            **method.arguments(),
             progress=told,
         )
         return moved.cpu().numpy()

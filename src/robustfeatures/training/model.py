@@ -44,7 +44,8 @@ def trained(parameters: Model, run: Run, checkpoints: AbstractContextManager[Che
     with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []):
         probes = [_probe_set(probe, parameters, network, data, run) for probe in parameters.probes]
     images = batches_of(data, run.device)
-    perturbation = _perturbation(network, parameters)
+    adversary = parameters.training.adversary
+    perturbation = None if adversary is None else _attacker(network, adversary, parameters)
     with checkpoints as kept:
         history = train(
             network,
@@ -72,11 +73,6 @@ def initial_network(parameters: Model, data: ImageDataset) -> Network:
     mean, std = data.channel_statistics()
     network.normalise(torch.from_numpy(mean), torch.from_numpy(std))
     return network
-
-
-def _perturbation(network: Network, parameters: Model) -> Attacker | None:
-    adversary = parameters.training.adversary
-    return None if adversary is None else _attacker(network, adversary, parameters)
 
 
 def _attacker(network: Network, adversary: Adversary, parameters: Model) -> Attacker:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from robustfeatures.attacks.evaluating.settings import (
     PGD,
     Attack,
+    AttackSettings,
     AutoAttack,
     CarliniWagner,
-    EvaluationAttack,
     Noise,
 )
 from robustfeatures.attacks.settings import NormName
@@ -20,8 +20,8 @@ from robustfeatures.engine.registry import Entry, by_name, check_kinds, find
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
 
-S = TypeVar("S", bound=EvaluationAttack)
-S_contra = TypeVar("S_contra", bound=EvaluationAttack, contravariant=True)
+S = TypeVar("S", bound=AttackSettings)
+S_contra = TypeVar("S_contra", bound=AttackSettings, contravariant=True)
 
 
 class EvaluatingAttack(Protocol[S_contra]):

@@ -17,7 +17,7 @@ Positive = Annotated[float, Gt(0)]
 RelativeStep = Annotated[float, Gt(0), Le(2)]
 
 
-class EvaluationAttack(Strict):
+class AttackSettings(Strict):
     """An attack of an evaluation."""
 
     kind: str
@@ -29,7 +29,7 @@ class EvaluationAttack(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PGD(EvaluationAttack):
+class PGD(AttackSettings):
     """Projected gradient descent on the cross-entropy (Madry et al., 2018), with every start and every step size.
 
     The first start is the image itself, `random_starts` more are drawn from the ball; a step has the length of one of
@@ -49,7 +49,7 @@ class PGD(EvaluationAttack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CarliniWagner(EvaluationAttack):
+class CarliniWagner(AttackSettings):
     """The L2 attack of Carlini and Wagner (2017), which looks for the nearest adversarial example: one run for all eps.
 
     `searches` values of the constant c are tried for each image, from `initial_constant` on, each with `steps` of Adam.
@@ -68,7 +68,7 @@ class CarliniWagner(EvaluationAttack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutoAttack(EvaluationAttack):
+class AutoAttack(AttackSettings):
     """The standard version of AutoAttack (Croce and Hein, 2020), in its authors' code: the package pyautoattack.
 
     Its parts run one after another, as there: APGD-CE, targeted APGD-DLR, targeted FAB and Square, which is given
@@ -92,7 +92,7 @@ class AutoAttack(EvaluationAttack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise(EvaluationAttack):
+class Noise(AttackSettings):
     """Points drawn from the surface of the ball: where they do better than gradients, the gradients are masked."""
 
     kind: Literal["noise"]

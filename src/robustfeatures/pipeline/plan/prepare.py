@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.files import read_json, write_json
-from robustfeatures.pipeline.plan.estimates import estimate
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.tasks import Task, task_record
 from robustfeatures.pipeline.store.references import Artifacts, parts_are_kept, read_reference, resolve, write_batch
@@ -85,10 +84,7 @@ def _let_times_say_done(outputs: Iterable[Path], inputs: Iterable[Path]) -> None
 
 def _write_plans(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> None:
     records: Iterable[tuple[Path, dict[str, Any]]] = (
-        *(
-            (artifacts.plan(name), {**recipe.record(), "operations": estimate(recipe).operations})
-            for name, recipe in plan.recipes.items()
-        ),
+        *((artifacts.plan(name), recipe.record()) for name, recipe in plan.recipes.items()),
         *((artifacts.task(task.name), task_record(task)) for task in tasks),
     )
     for path, record in records:
