@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.derived.registry import METHODS
+from robustfeatures.derived.registry import METHODS, Deriving
 from robustfeatures.engine.batches import batch_size, block_rows
 from robustfeatures.engine.prepared import Prepared
+from robustfeatures.engine.registry import load
 
 if TYPE_CHECKING:
     import torch
@@ -31,11 +31,11 @@ def derivations(parameters: Derived, run: Run, compilation: Compilation) -> dict
         UserError: the method finds nothing in a split, or does not fit it.
     """
     network = Prepared(run.network("source"), precision=parameters.precision)
-    method = import_module(METHODS[parameters.method.kind].module)
+    derive: Deriving[Any] = load(f"{METHODS[parameters.method.kind].module}:derive")
     found: dict[str, Derivation] = {}
     for split in parameters.splits:
         original = run.dataset("data", split)
-        found[split] = method.derive(network, original, parameters.method, seed=parameters.seed, device=run.device)
+        found[split] = derive(network, original, parameters.method, seed=parameters.seed, device=run.device)
     shape = original.image_shape
     network.compile_where_it_pays(compilation, (batch_size(run.device, shape), *shape))
     return found
