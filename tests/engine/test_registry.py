@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from inspect import signature
 from typing import Annotated, Any, Literal
 
@@ -113,5 +112,5 @@ def test_attacks(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(METHODS))
 def test_methods(kind: str) -> None:
-    parameters = signature(import_module(METHODS[kind].module).derive).parameters
-    assert list(parameters)[:3] == ["network", "original", "method"]
+    parameters = signature(load(f"{METHODS[kind].module}:derive")).parameters
+    assert list(parameters) == ["network", "original", "method", "seed", "device"]

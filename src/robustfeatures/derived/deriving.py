@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.derived.registry import METHODS
+from robustfeatures.derived.registry import METHODS, Deriving
 from robustfeatures.engine.batches import batch_size, block_rows
 from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.engine.registry import load
 
 if TYPE_CHECKING:
     import torch
@@ -30,11 +30,11 @@ def derivations(parameters: Derived, run: Run) -> dict[str, Derivation]:
         UserError: the method finds nothing in a split, or does not fit it.
     """
     network = FrozenNetwork(run.network("source"), precision=parameters.precision, compile=parameters.compile)
-    method = import_module(METHODS[parameters.method.kind].module)
+    derive: Deriving[Any] = load(f"{METHODS[parameters.method.kind].module}:derive")
     found: dict[str, Derivation] = {}
     for split in parameters.splits:
         original = run.dataset("data", split)
-        found[split] = method.derive(network, original, parameters.method, seed=parameters.seed, device=run.device)
+        found[split] = derive(network, original, parameters.method, seed=parameters.seed, device=run.device)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from robustfeatures.derived.settings import (
     Errors,
@@ -17,7 +17,29 @@ from robustfeatures.derived.settings import (
 )
 from robustfeatures.engine.registry import Entry, by_name, check_kinds
 
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.derived.derivation import Derivation
+
 S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+
+
+class Deriving(Protocol[S_contra]):
+    """The function `derive` of the module of a method."""
+
+    def __call__(
+        self, network: nn.Module, original: ImageDataset, method: S_contra, *, seed: int, device: torch.device
+    ) -> Derivation:
+        """What is derived of a split with a frozen network.
+
+        Raises:
+            UserError: the method finds nothing in the split, or does not fit it.
+        """
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +47,7 @@ class MethodEntry(Entry, Generic[S]):
     """One way of deriving a set.
 
     settings: what a study file says.
-    module: whose function `derive` makes a `Derivation`.
+    module: whose function `derive` is a `Deriving`.
     passes: how often an image goes forward and backward through the network, from the settings; forward alone is a
         third.
     """

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
+from robustfeatures.attacks.evaluating.task import AttackTask
 from robustfeatures.engine.batches import batch_size, batches_of, block_rows
 from robustfeatures.engine.eval_mode import frozen
 from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.engine.registry import load
 
 if TYPE_CHECKING:
+    from robustfeatures.attacks.evaluating.registry import EvaluatingAttack
     from robustfeatures.attacks.evaluating.settings import Evaluation
     from robustfeatures.engine.batches import Batches
     from robustfeatures.engine.run import Run
@@ -96,8 +97,9 @@ def judged(
                 network, images, rows, wanted, parameters.norm, radii, standing, num_classes, progress=told
             )
             if len(radii):
+                run: EvaluatingAttack[Any] = load(f"{attack.module}:attack")
                 with frozen(network):
-                    outcome: Outcome = import_module(attack.module).attack(task, attack)
+                    outcome = run(task, attack)
                 standing = outcome.standing
                 diagnostics |= {
                     (shift, number, name): counts.cpu().numpy() for name, counts in outcome.diagnostics.items()
