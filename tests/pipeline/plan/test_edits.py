@@ -188,8 +188,10 @@ def measures(recipe: Recipe, *modules: str) -> bool:
     return recipe.stage.name == "measurement" and has(recipe, "module", *modules)
 
 
-def probes_attack(recipe: Recipe) -> bool:
-    return recipe.stage.name == "model" and any(values(plain(recipe.parameters), "attack"))
+def attacks_while_training(recipe: Recipe) -> bool:
+    parameters = plain(recipe.parameters)
+    attacks = (*values(parameters, "adversary"), *values(parameters, "attack"))
+    return recipe.stage.name == "model" and any(attacks)
 
 
 # Toy models and linear classifiers in numpy and scipy.
@@ -215,7 +217,7 @@ FITTED = ("measurements.linear_solutions", "theory.robustness_at_odds", "theory.
         (
             "adversary.Attacker",
             counted,
-            lambda recipe: any(values(plain(recipe.parameters), "adversary")) or probes_attack(recipe),
+            lambda recipe: attacks_while_training(recipe),
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
