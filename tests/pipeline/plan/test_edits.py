@@ -194,8 +194,14 @@ def attacks_while_training(recipe: Recipe) -> bool:
     return recipe.stage.name == "model" and any(attacks)
 
 
-# Toy models and linear classifiers in numpy and scipy.
-WITHOUT_TORCH = ("theory.gaussian_likelihood", "theory.robustness_at_odds", "theory.toy_linear_model")
+# Toy models in numpy and scikit-learn.
+WITHOUT_TORCH = ("theory.ignored_feature", "theory.robustness_at_odds")
+
+
+def computes_with_torch(recipe: Recipe) -> bool:
+    return recipe.stage.name != "data" and not measures(recipe, *WITHOUT_TORCH)
+
+
 # What fits with scikit-learn.
 FITTED = ("measurements.linear_solutions", "theory.robustness_at_odds", "theory.ignored_feature")
 
@@ -212,7 +218,7 @@ FITTED = ("measurements.linear_solutions", "theory.robustness_at_odds", "theory.
         ),
         ("linf.step", scaled, lambda recipe: has(recipe, "norm", "linf")),
         ("carlini_wagner.carlini_wagner", longer_loops, lambda recipe: has(recipe, "kind", "cw-l2")),
-        ("determinism.make_deterministic", turned, lambda recipe: not measures(recipe, *WITHOUT_TORCH)),
+        ("determinism.make_deterministic", turned, computes_with_torch),
         ("small_cnn.small_cnn", scaled, lambda recipe: has(recipe, "name", "small-cnn")),
         (
             "adversary.Attacker",

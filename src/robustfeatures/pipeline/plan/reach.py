@@ -60,7 +60,7 @@ def reach(entries: Iterable[str]) -> Reach:
         for imported in imports:
             if imported.top != PACKAGE and not imported.level:
                 libraries.add(imported.top)
-                waiting += [TORCH_SETTINGS] if imported.top == "torch" and _path(TORCH_SETTINGS) else []
+                waiting += [TORCH_SETTINGS] if imported.top == "torch" else []
             else:
                 waiting += [found for found in _modules(imported, module) if not _is_outside(found)]
     return Reach(modules, frozenset(libraries - sys.stdlib_module_names))

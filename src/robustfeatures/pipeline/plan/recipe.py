@@ -46,6 +46,9 @@ STAGES = {
     )
 }
 
+# What the pipeline calls of the science to hand a network over.
+READING_NETWORKS = ("robustfeatures.models.creation", "robustfeatures.models.weights")
+
 STAGE_OF = {stage.parameters: stage for stage in STAGES.values()}
 
 
@@ -75,7 +78,7 @@ class Recipe:
         entries = set(norm_entries(self.plain_parameters))
         match self.parameters:
             case Data() as data:
-                entries.add("robustfeatures.data.preparing")
+                entries |= {"robustfeatures.data.preparing", "robustfeatures.data.dataset"}
                 entries |= {source_entry(each.source) for each in data.all_sources()}
             case Model(architecture=architecture, training=training, probes=probes):
                 entries |= {"robustfeatures.training.model", factory_name(architecture.name)}
@@ -90,8 +93,11 @@ class Recipe:
             case Measurement(module=module):
                 entries.add(f"robustfeatures.{module}")
         for recipe in self.inputs.values():
-            if isinstance(recipe.parameters, Model):
-                entries.add(factory_name(recipe.parameters.architecture.name))
+            match recipe.parameters:
+                case Model(architecture=architecture):
+                    entries |= {factory_name(architecture.name), *READING_NETWORKS}
+                case Data() | Derived():
+                    entries.add("robustfeatures.data.dataset")
         return tuple(sorted(entries))
 
     @cached_property
