@@ -82,17 +82,17 @@ def view(reference: Reference, store: StoreOption = None, log: LogOption = None)
 @app.command()
 def show(reference: Reference, store: StoreOption = None) -> None:
     """Print one artifact in human terms: what it is, settings, numbers, cost, where it lies."""
-    from robustfeatures.tools import inspection
+    from robustfeatures.tools.show import show as lines
 
-    _print(inspection.show(reference, _store(store)))
+    _print(lines(reference, _store(store)))
 
 
 @app.command()
 def why(reference: Reference) -> None:
     """Print the recipes behind an artifact, and what differs from the newest earlier build of its label."""
-    from robustfeatures.tools import inspection
+    from robustfeatures.tools.why import why as lines
 
-    _print(inspection.why(reference))
+    _print(lines(reference))
 
 
 @app.command()
@@ -101,10 +101,10 @@ def status(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.pipeline.store.store import Store
-    from robustfeatures.tools import inspection
+    from robustfeatures.tools.status import status as lines
 
     configured = _config(config, study)
-    _print(inspection.status(unfold(configured, STUDIES), Artifacts(ARTIFACTS), Store(Path(configured.store))))
+    _print(lines(unfold(configured, STUDIES), Artifacts(ARTIFACTS), Store(Path(configured.store))))
 
 
 @app.command()
@@ -125,9 +125,9 @@ def verify(
     ] = False,
 ) -> None:
     """Rehash every file of the store and name each that is damaged; exit code 1 if a damaged one is left in place."""
-    from robustfeatures.tools import inspection
+    from robustfeatures.tools.verify import verify as lines
 
-    damaged = list(inspection.verify(_store(store), repair=repair))
+    damaged = list(lines(_store(store), repair=repair))
     _print(damaged or ["every payload is whole"])
     if damaged and not repair:
         raise typer.Exit(1)
@@ -164,17 +164,17 @@ def gc(
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.pipeline.store.store import Store, discard
-    from robustfeatures.tools import inspection
+    from robustfeatures.tools.gc import leftovers, unreachable
 
     configured = [_config(config, name) for name in (study or (None,))]
     store = Store(Path(configured[0].store))
     plans = [unfold(one, STUDIES) for one in configured]
     said = "removed" if delete else "would remove"
-    for key in inspection.unreachable(plans, Artifacts(ARTIFACTS), store):
+    for key in unreachable(plans, Artifacts(ARTIFACTS), store):
         if delete:
             store.remove(key)
         _print([f"{said} {store.payload(key)}"])
-    for folder in inspection.leftovers(store, unfinished=unfinished):
+    for folder in leftovers(store, unfinished=unfinished):
         if delete:
             discard(folder)
         _print([f"{said} {folder}"])

@@ -16,7 +16,8 @@ from robustfeatures.pipeline.plan.tasks import tasks_of
 from robustfeatures.pipeline.store.references import Artifacts, write_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
-from robustfeatures.tools import inspection
+from robustfeatures.tools.gc import unreachable
+from robustfeatures.tools.verify import verify
 from tests.conftest import REPOSITORY, Workspace, workspace_in
 
 # The smoke study has one data set, and thirty more recipes for each seed.
@@ -85,8 +86,8 @@ def measure(folder: Path, recipes: int) -> dict[str, float]:
     artifacts.reference(data).unlink()
     found["start of a job"] = seconds(lambda: start_of_a_job(workspace, Path(data).name))
     fill(store, artifacts, list(plan.recipes), workspace)
-    found["verify"] = seconds(lambda: list(inspection.verify(store)))
-    found["gc"] = seconds(lambda: inspection.unreachable([plan], artifacts, store))
+    found["verify"] = seconds(lambda: list(verify(store)))
+    found["gc"] = seconds(lambda: unreachable([plan], artifacts, store))
     for path in store.root.iterdir():
         path.chmod(0o755)
     shutil.rmtree(workspace.folder)

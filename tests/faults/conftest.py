@@ -36,7 +36,8 @@ def as_nobody(call: str) -> str:
     """
     give_up = "os.setgroups([]); os.setgid(65534); os.setuid(65534)" if os.geteuid() == 0 else "pass"
     return (
-        "import os, sys, contextlib\nfrom robustfeatures import cli; from robustfeatures.tools import inspection\n"
+        "import os, sys, contextlib\nfrom robustfeatures import cli\n"
+        "from robustfeatures.tools import gc, show, status, verify, why\n"
         # The command line imports some of itself when it is first used.
         "with contextlib.suppress(Exception): cli.app(['verify', '--store', '/nowhere'], standalone_mode=False)\n"
         f"{give_up}\n{call}"

@@ -14,7 +14,7 @@ import pytest
 from robustfeatures.errors import UserError
 from robustfeatures.files import files_below
 from robustfeatures.pipeline.store.store import MANIFEST, Store, discard
-from robustfeatures.tools import inspection
+from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 from tests.faults.conftest import as_nobody
 
@@ -85,22 +85,22 @@ def test_every_file_is_named_and_not_read(store: Store, damage: Callable[[Path],
         key = path.relative_to(store.root).parts[0]
         whole = store.manifest(key)
         damage(path)
-        (line,) = inspection.verify(store)
+        (line,) = verify(store)
         named += line.startswith(f"{path}: ")
         with pytest.raises(UserError) as caught:
             store.verified(key, TOPS)
         message = str(caught.value)
         stopped += message.startswith(str(store.payload(key))) and "snakemake again" in message
         assert "\n" not in message
-        found, moved = inspection.verify(store, repair=True)
+        found, moved = verify(store, repair=True)
         assert found == line
         aside = Path(moved.rpartition(" to ")[2])
         assert moved == f"moved {store.payload(key)} to {aside}"
         assert (aside / path.relative_to(store.payload(key))).exists() == (damage is not remove)
-        assert list(inspection.verify(store)) == []
+        assert list(verify(store)) == []
         publish(store, key)
         rebuilt += store.manifest(key) == whole
-    assert list(inspection.verify(store)) == []
+    assert list(verify(store)) == []
     # Nothing was deleted: every damaged payload lies where it was moved to.
     assert len(list((store.root / ".damaged").iterdir())) == len(paths)
     print(f"{damage.__name__}: {named} of {len(paths)} files named, {stopped} not read, {rebuilt} made again")
@@ -126,7 +126,7 @@ def test_all_at_once(store: Store) -> None:
     paths = [path for key in PAYLOADS for path in files_below(store.payload(key)) if path.name != MANIFEST]
     for number, path in enumerate(paths):
         DAMAGES[number % len(DAMAGES)](path)
-    assert [line.partition(": ")[0] for line in inspection.verify(store)] == sorted(map(str, paths))
+    assert [line.partition(": ")[0] for line in verify(store)] == sorted(map(str, paths))
 
 
 def test_a_file_that_comes_back_changed_is_read_again(store: Store) -> None:

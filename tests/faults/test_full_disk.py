@@ -10,7 +10,7 @@ import pytest
 
 from robustfeatures.pipeline.run.checkpoints import Checkpoints
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.tools import inspection
+from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 from tests.faults.conftest import Mount
 
@@ -70,7 +70,7 @@ def test_a_training_whose_checkpoint_finds_no_room(built: Workspace, disk: Path)
     filler.unlink()
     assert built.command(*arguments).returncode == 0
     assert json.loads(reference.read_text())["content"] == facts["content"]
-    assert list(inspection.verify(Store(disk / "store"))) == []
+    assert list(verify(Store(disk / "store"))) == []
 
 
 def test_while_a_payload_is_published(built: Workspace, disk: Path) -> None:
@@ -95,7 +95,7 @@ def test_while_a_payload_is_published(built: Workspace, disk: Path) -> None:
     print(f"{stopped} full disks on the way to a published payload, each of them one line")
     assert stopped >= 2
     assert json.loads(reference.read_text())["content"] == facts["content"]
-    assert list(inspection.verify(Store(disk / "store"))) == []
+    assert list(verify(Store(disk / "store"))) == []
 
 
 def test_while_a_table_is_written(built: Workspace, disk: Path) -> None:

@@ -16,7 +16,8 @@ from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.store import store as store_module
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store, discard
-from robustfeatures.tools import inspection
+from robustfeatures.tools.status import status
+from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 from tests.faults.conftest import Mount
 
@@ -97,9 +98,9 @@ def test_status_shows_no_job_that_is_not_there(store: Store, heard: float) -> No
     report = {"stage": "model", "label": "m", "share": 0.5, "seconds_left": 3.0, "process": 1}
     (store.scratch("k") / "progress.json").write_text(json.dumps(report))
     nothing = Plan({}, ()), Artifacts(store.root / "artifacts"), store
-    assert list(inspection.status(*nothing))[1:] == ["running: model m, 50 %, 3 s left"]
+    assert list(status(*nothing))[1:] == ["running: model m, 50 %, 3 s left"]
     os.utime(lock, (time.time() + heard,) * 2)
-    assert list(inspection.status(*nothing))[1:] == []
+    assert list(status(*nothing))[1:] == []
 
 
 def test_files_from_the_future(built: Workspace) -> None:
@@ -159,7 +160,7 @@ def test_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
     store.set_aside("one")
     publish(store, "one")
     assert [store.manifest(key) is not None for key in ("one", "two", "three")] == [True] * 3
-    assert list(inspection.verify(store)) == []
+    assert list(verify(store)) == []
     print(f"hard links asked for: {len(asked)}")
 
 

@@ -48,8 +48,8 @@ DRIVER = """
 import json, os, sys, tempfile
 from pathlib import Path
 from robustfeatures import cli
-from robustfeatures.tools import inspection
 from robustfeatures.pipeline.plan import plan
+from robustfeatures.tools import status
 found = []
 for name, content in json.load(sys.stdin):
     path = Path(name)

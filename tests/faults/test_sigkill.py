@@ -16,7 +16,8 @@ from collections import Counter
 import psutil
 
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.tools import inspection
+from robustfeatures.tools.gc import leftovers
+from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 
 KILLS = 30
@@ -128,7 +129,7 @@ def check(workspace: Workspace, smoke: Workspace) -> None:
     """The study is complete, whole, and the same as one that was never disturbed."""
     assert contents(workspace) == contents(smoke)
     assert tables(workspace) == tables(smoke)
-    assert list(inspection.verify(Store(workspace.store))) == []
+    assert list(verify(Store(workspace.store))) == []
     # A kill just after publication may leave what the payload was made of; there is a command for it.
     left = set((workspace.store / ".partial").glob("*/"))
-    assert left == set(inspection.leftovers(Store(workspace.store), unfinished=False))
+    assert left == set(leftovers(Store(workspace.store), unfinished=False))

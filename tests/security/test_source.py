@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robustfeatures.pipeline.plan.code import ROOT
+from robustfeatures.pipeline.plan.reach import ROOT
 
 FORBIDDEN = {
     "eval",

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.tools import inspection
+from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace, workspace_in
 from tests.slurm.cluster import GPUS, Cluster, until
 
@@ -92,7 +92,7 @@ def test_the_smoke_study_with_its_main_process_killed(cluster: Cluster, smoke: W
     assert set(found.values()) == {1}, found
     assert set(found) == set(after)
     assert tables(workspace) == tables(smoke)
-    assert list(inspection.verify(Store(workspace.store))) == []
+    assert list(verify(Store(workspace.store))) == []
     print(f"{len(found)} payloads in {len(watch.states)} Slurm jobs, never more than {watch.most_gpus} GPUs in use")
 
 
@@ -110,7 +110,7 @@ def test_two_workflows_share_a_store(cluster: Cluster, smoke: Workspace, tmp_pat
     store = Store(tmp_path / "store")
     assert set(found) == set(store.payload_keys())
     assert set(found.values()) == {1}, found
-    assert list(inspection.verify(store)) == []
+    assert list(verify(store)) == []
     for workspace in workspaces:
         assert (
             json.loads((workspace.folder / target).read_text())["content"] == json.loads(built.read_text())["content"]

@@ -138,7 +138,7 @@ CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.ya
 
 onsuccess:
     if workflow.is_main_process and LOCAL:
-        from robustfeatures.tools.inspection import computing_share
+        from robustfeatures.tools.status import computing_share
 
         seconds = time.monotonic() - BEGAN
         print(computing_share(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores))

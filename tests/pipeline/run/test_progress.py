@@ -13,7 +13,7 @@ from robustfeatures.pipeline.run import progress
 from robustfeatures.pipeline.run.progress import Progress
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.tools import inspection
+from robustfeatures.tools.status import status
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
         for done in range(400, 700, 10):
             report(done, 1000)
             clock[0] += 1.0
-        lines = list(inspection.status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
+        lines = list(status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
     # Reports come every 5 seconds at most.
     assert len(caplog.messages) == 5
     assert caplog.messages[0].startswith("digits-standard-seed0: 45 % of 1.00k images, 10.0 images/s, 00:55 left")
@@ -42,7 +42,7 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
     assert written["share"] == pytest.approx(0.65)
     assert written["seconds_left"] == pytest.approx(35.0)
     assert lines == ["0 of 0 artifacts are there", "running: model digits-standard-seed0, 65 %, 35 s left"]
-    after = list(inspection.status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
+    after = list(status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
     assert after == lines[:1]
 
 

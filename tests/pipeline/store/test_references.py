@@ -12,7 +12,8 @@ from robustfeatures.pipeline.report.building import build_view
 from robustfeatures.pipeline.run import job as jobs
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.tools import inspection
+from robustfeatures.tools.show import show
+from robustfeatures.tools.why import why
 
 NONE = r"^{}: there is no such reference$"
 
@@ -43,7 +44,7 @@ def test_what_is_no_reference_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "README.md").write_text("read me")
     surroundings = jobs.Surroundings(Store(tmp_path / "store"), tmp_path, "cpu", 1)
     with pytest.raises(UserError, match=NONE.format(name)):
-        list(inspection.why(Path(name)))
+        list(why(Path(name)))
     with pytest.raises(UserError, match=NONE.format(name)):
         jobs.build(Path(name), surroundings)
     with pytest.raises(UserError, match=NONE.format(name)):
@@ -53,7 +54,7 @@ def test_what_is_no_reference_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_bare_name_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"^a-1\.json: there is no such reference$"):
-        list(inspection.why(Path("a-1.json")))
+        list(why(Path("a-1.json")))
     with pytest.raises(UserError, match=r"a-1\.json: no study that was unfolded here plans this artifact$"):
         jobs.build(Path("a-1.json"), jobs.Surroundings(Store(tmp_path), tmp_path, "cpu", 1))
     with pytest.raises(UserError, match=r"^a-1\.json: no study that was unfolded here plans this view$"):
@@ -64,6 +65,6 @@ def test_other_json_with_files_is_no_view(tmp_path: Path) -> None:
     """A payload's manifest lists files too."""
     path = tmp_path / "model" / "manifest.json"
     write_json(path, {"files": {"rows.csv": {"size": 1}}})
-    for tell in (inspection.why, lambda path: inspection.show(path, Store(tmp_path))):
+    for tell in (why, lambda path: show(path, Store(tmp_path))):
         with pytest.raises(UserError, match=r"manifest\.json: this is not a reference of an artifact$"):
             list(tell(path))

@@ -18,7 +18,8 @@ from robustfeatures.files import write_atomically
 from robustfeatures.pipeline.store import store as store_module
 from robustfeatures.pipeline.store.content import content_digest
 from robustfeatures.pipeline.store.store import Store, discard
-from robustfeatures.tools import inspection
+from robustfeatures.tools.gc import leftovers
+from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 
 FACTS = {"content": "c", "built": {}}
@@ -49,7 +50,7 @@ def test_a_published_payload_is_whole_and_read_only(store: Store) -> None:
     paths = [store.payload("k"), *store.payload("k").rglob("*")]
     assert not any(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) for path in paths)
     assert store.payload_keys() == ["k"]
-    assert list(inspection.verify(store)) == []
+    assert list(verify(store)) == []
 
 
 def test_a_failed_publication_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +83,7 @@ def test_verify_names_every_damaged_file(store: Store, damage: str) -> None:
         path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
     else:
         path.write_text({"truncated": "dee", "added": "x", "manifest": "{"}[damage])
-    (line,) = inspection.verify(store)
+    (line,) = verify(store)
     assert str(path) in line
     # What a look at the sizes can tell is noticed without rehashing, and the payload counts as absent.
     assert (store.manifest("one") is None) == (damage in ("truncated", "removed", "manifest"))
@@ -100,13 +101,13 @@ def test_a_damaged_payload_is_replaced(store: Store) -> None:
 
 def test_work_left_by_a_kill_just_after_publication_is_known(store: Store) -> None:
     publish(store, "k")
-    assert inspection.leftovers(store, unfinished=True) == []
+    assert leftovers(store, unfinished=True) == []
     for key in ("k", "unpublished", "under-way", "gone.removed"):
         store.block(key, "train-0").parent.mkdir(parents=True)
     with store.lease("under-way", "train-1"):
         useless = [store.scratch("gone.removed"), store.scratch("k")]
-        assert inspection.leftovers(store, unfinished=False) == useless
-        assert inspection.leftovers(store, unfinished=True) == [*useless, store.scratch("unpublished")]
+        assert leftovers(store, unfinished=False) == useless
+        assert leftovers(store, unfinished=True) == [*useless, store.scratch("unpublished")]
 
 
 def _make_once(root: Path, counter: Path) -> None:
@@ -150,7 +151,7 @@ def test_the_lease_of_a_dead_process_is_taken_over(store: Store) -> None:
 
 def test_verify_of_no_store(store: Store) -> None:
     with pytest.raises(UserError, match="there is no store here"):
-        list(inspection.verify(store))
+        list(verify(store))
 
 
 def test_content_is_what_is_said_not_how_it_is_stored(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_published(workspace: Wo
     filler.unlink()
     again = workspace.command("build", reference, "--store", f"{small_disk}/store")
     assert again.returncode == 0, again.stderr
-    assert list(inspection.verify(Store(small_disk / "store"))) == []
+    assert list(verify(Store(small_disk / "store"))) == []
 
 
 def test_a_store_that_cannot_be_written_is_one_line(workspace: Workspace) -> None:

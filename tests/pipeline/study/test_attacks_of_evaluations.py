@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 import pytest
 
 from robustfeatures.attacks.evaluating.settings import PGD, AutoAttack, CarliniWagner, Noise
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.plan import recipe as recipes
-from robustfeatures.pipeline.plan.code import modules_behind
+from robustfeatures.pipeline.plan import identity
 from robustfeatures.pipeline.plan.estimates import estimate
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.reach import reach
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.study import read_study
 from tests.conftest import REPOSITORY
@@ -35,23 +35,20 @@ def test_only_the_attacks_that_are_named_enter_a_recipe(pieces: Pieces) -> None:
         ((QUICK, CarliniWagner(kind="cw-l2")), {"pgd", "cw_l2"}),
         ((AutoAttack(kind="autoattack"),), {"autoattack", "noise"}),
     ):
-        behind = modules_behind(under(pieces, *attacks).code_entries)
+        behind = reach(under(pieces, *attacks).code_entries).modules
         assert {name for name in every if f"robustfeatures.attacks.evaluating.{name}" in behind} == modules
 
 
 def test_the_version_of_autoattack_enters_the_recipe(pieces: Pieces, monkeypatch: pytest.MonkeyPatch) -> None:
     attacked = under(pieces, AutoAttack(kind="autoattack"))
-    assert attacked.record()["version"] == f"1, pyautoattack {version('pyautoattack')}"
-    assert under(pieces, QUICK).record()["version"] == 1
-    recipes._package_version.cache_clear()
-
-    def missing(package: str) -> str:
-        raise PackageNotFoundError(package)
-
-    monkeypatch.setattr(recipes, "version", missing)
-    with pytest.raises(UserError, match=r"^robustness\.attacks: needs the package pyautoattack"):
-        _ = under(Pieces(pieces.study), AutoAttack(kind="autoattack")).version
-    recipes._package_version.cache_clear()
+    found = ".".join(version("pyautoattack").split(".")[:2])
+    assert attacked.identity["libraries"]["pyautoattack"] == found
+    assert "pyautoattack" not in under(pieces, QUICK).identity["libraries"]
+    identity.forget()
+    monkeypatch.setattr(identity, "_distributions", lambda: {"numpy": ["numpy"], "torch": ["torch"]})
+    with pytest.raises(UserError, match=r"^pyautoattack: this Python package is not installed"):
+        _ = under(Pieces(pieces.study), AutoAttack(kind="autoattack")).identity
+    identity.forget()
 
 
 def test_other_settings_are_another_attack_by_name() -> None:

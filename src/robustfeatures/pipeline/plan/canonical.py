@@ -21,16 +21,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def without_paths(value: Any) -> Any:
-    """JSON values without a `path` whose `sha256` says what lies there, at any depth: the place is no part of that."""
-    if isinstance(value, dict):
-        left = value.keys() - {"path"} if value.get("sha256") is not None else value.keys()
-        return {name: without_paths(value[name]) for name in left}
-    if isinstance(value, list):
-        return [without_paths(item) for item in value]
-    return value
-
-
 def canonical_json(value: Any) -> str:
     """JSON with sorted names and no spaces.
 

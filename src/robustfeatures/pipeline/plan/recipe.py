@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from typing import Any
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
@@ -13,17 +12,16 @@ from robustfeatures.data.registry import source_entry
 from robustfeatures.data.settings import Data
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
-from robustfeatures.errors import UserError
 from robustfeatures.models.registry import factory_name
-from robustfeatures.pipeline.plan.canonical import digest, plain, without_paths
-from robustfeatures.pipeline.plan.code import code_digest
+from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.identity import identity, identity_digest, norm_entries
 from robustfeatures.pipeline.study.parameters import Measurement, Parameters
 from robustfeatures.training.settings import Model
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One kind of artifact: `version` is raised by hand for what the code digest cannot see."""
+    """One kind of artifact: `version` is raised by hand where the pipeline writes the same numbers in another form."""
 
     name: str
     parameters: type
@@ -47,6 +45,9 @@ STAGES = {
         Stage("measurement", Measurement, "rows.csv", uses_torch=True),
     )
 }
+
+# What the pipeline calls of the science to hand a network over.
+READING_NETWORKS = ("robustfeatures.models.creation", "robustfeatures.models.weights")
 
 STAGE_OF = {stage.parameters: stage for stage in STAGES.values()}
 
@@ -72,17 +73,17 @@ class Recipe:
         return STAGE_OF[type(self.parameters)]
 
     @cached_property
-    def code(self) -> str:
-        """The digest of the modules that make this artifact."""
-        return _code_digest(self.code_entries)
+    def plain_parameters(self) -> Any:
+        """The parameters as JSON values."""
+        return plain(self.parameters)
 
     @cached_property
     def code_entries(self) -> tuple[str, ...]:
         """The science to start from: what the stage calls, and what the parameters choose by name."""
-        entries = {"robustfeatures.engine.determinism"} if self.stage.uses_torch else set()
+        entries = set(norm_entries(self.plain_parameters))
         match self.parameters:
             case Data() as data:
-                entries.add("robustfeatures.data.preparing")
+                entries |= {"robustfeatures.data.preparing", "robustfeatures.data.dataset"}
                 entries |= {source_entry(each.source) for each in data.all_sources()}
             case Model(architecture=architecture, training=training, probes=probes):
                 entries |= {"robustfeatures.training.model", factory_name(architecture.name)}
@@ -97,37 +98,25 @@ class Recipe:
             case Measurement(module=module):
                 entries.add(f"robustfeatures.{module}")
         for recipe in self.inputs.values():
-            if isinstance(recipe.parameters, Model):
-                entries.add(factory_name(recipe.parameters.architecture.name))
+            match recipe.parameters:
+                case Model(architecture=architecture):
+                    entries |= {factory_name(architecture.name), *READING_NETWORKS}
+                case Data() | Derived():
+                    entries.add("robustfeatures.data.dataset")
         return tuple(sorted(entries))
 
     @cached_property
-    def version(self) -> int | str:
-        """The version of the stage, and that of a package whose own code is what the artifact is about.
+    def identity(self) -> dict[str, Any]:
+        """What recipe digest and store key have in common.
 
         Raises:
-            UserError: the package is not installed.
+            UserError: a library that makes the artifact is not installed.
         """
-        parameters = self.parameters
-        if isinstance(parameters, Evaluation) and any(attack.kind == "autoattack" for attack in parameters.attacks):
-            return f"{self.stage.version}, pyautoattack {_package_version('pyautoattack')}"
-        return self.stage.version
-
-    @cached_property
-    def identity(self) -> dict[str, Any]:
-        """What recipe digest and store key have in common."""
-        return {
-            "stage": self.stage.name,
-            "version": self.version,
-            # Of all parameters only those of data name files; leaving the others as they are saves their unfolding.
-            "parameters": without_paths(plain(data)) if isinstance(data := self.parameters, Data) else data,
-            "code": self.code,
-            "torch": _torch_version() if self.stage.uses_torch else None,
-        }
+        return identity(self.stage.name, self.stage.version, self.plain_parameters, self.code_entries)
 
     @cached_property
     def digest(self) -> str:
-        return digest({**self.identity, "inputs": {role: recipe.digest for role, recipe in self.inputs.items()}})
+        return identity_digest(self.identity, {role: recipe.digest for role, recipe in self.inputs.items()})
 
     @cached_property
     def artifact(self) -> str:
@@ -139,9 +128,10 @@ class Recipe:
         return {
             "label": self.label,
             "family": self.family,
+            "stage": self.stage.name,
             "digest": self.digest,
-            **self.identity,
-            "parameters": plain(self.parameters),
+            "identity": self.identity,
+            "parameters": self.plain_parameters,
             "code_entries": list(self.code_entries),
             "inputs": {role: recipe.name for role, recipe in self.inputs.items()},
         }
@@ -157,19 +147,3 @@ class Recipe:
             for below in self.inputs.values():
                 below.collect(found)
             found[self.name] = self
-
-
-_code_digest = cache(code_digest)
-
-
-@cache
-def _package_version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        raise UserError(f"robustness.attacks: needs the package {package}; pip install {package}") from None
-
-
-@cache
-def _torch_version() -> str:
-    return ".".join(version("torch").split(".")[:2])

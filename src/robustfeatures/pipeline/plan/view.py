@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from robustfeatures.experiments.catalogue import experiment_modules
 from robustfeatures.experiments.experiment import Experiment, Need
 from robustfeatures.pipeline.plan.canonical import digest, plain
-from robustfeatures.pipeline.plan.code import code_digest
+from robustfeatures.pipeline.plan.identity import science
 from robustfeatures.pipeline.study.checks import PUBLISHED
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class View:
             ],
             "outputs": list(self.outputs),
             "code_entries": list(self.code_entries),
-            "code": code_digest(self.code_entries),
+            **science(self.code_entries),
         }
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import file_sha256, read_json, write_atomically, write_json
-from robustfeatures.pipeline.plan.code import code_digest
+from robustfeatures.pipeline.plan.identity import science
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.checks import PUBLISHED
@@ -167,7 +167,7 @@ def build_view(reference: Path, *, store: Store) -> None:
         record = read_json(artifacts.plan(artifact))
     except (OSError, ValueError) as error:
         raise UserError(f"{reference}: no study that was unfolded here plans this view") from error
-    if code_digest(record["code_entries"]) != record["code"]:
+    if science(tuple(record["code_entries"])) != {name: record[name] for name in ("code", "libraries")}:
         raise UserError(f"{artifact}: its code changed after the plan was made; run snakemake again")
     results = artifacts.root.parent
     stage = import_module(f"robustfeatures.pipeline.report.views.{record['stage']}")

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import read_json
-from robustfeatures.pipeline.plan.code import ROOT, code_digest, forget_sources
+from robustfeatures.pipeline.plan.identity import differences, forget, identity_digest, science
+from robustfeatures.pipeline.plan.reach import ROOT
 from robustfeatures.pipeline.plan.tasks import Task, read_task
 from robustfeatures.pipeline.run import gpus
 from robustfeatures.pipeline.run.blocks import Blocks, Share
@@ -30,7 +31,6 @@ from robustfeatures.pipeline.store.content import content_digest
 from robustfeatures.pipeline.store.references import (
     Artifacts,
     read_reference,
-    store_key,
     write_batch,
     write_part,
     write_reference,
@@ -187,7 +187,7 @@ def _gpu(task: Task, surroundings: Surroundings) -> AbstractContextManager[None]
 def _located(artifacts: Artifacts, record: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
     """The references of the inputs by role, and the key of the payload."""
     inputs = {role: read_reference(artifacts.reference(name)) for role, name in record["inputs"].items()}
-    return inputs, store_key(record, {role: input_["content"] for role, input_ in inputs.items()})
+    return inputs, identity_digest(record["identity"], {role: input_["content"] for role, input_ in inputs.items()})
 
 
 def planned(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
@@ -206,10 +206,12 @@ def planned(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
 
 
 def _check_code(record: dict[str, Any]) -> None:
-    if code_digest(record["code_entries"]) != record["code"]:
+    identity = record["identity"]
+    changes = list(differences({**identity, **science(tuple(record["code_entries"]))}, identity))
+    if changes:
         raise UserError(
-            f"{record['stage']}/{record['label']}: the code of this stage changed after the plan was made; "
-            "run snakemake again"
+            f"{record['stage']}/{record['label']}: the code of this stage changed after the plan was made "
+            f"({', '.join(changes)}); run snakemake again"
         )
 
 
@@ -247,7 +249,7 @@ def _compute(
         import_module(stage.module).make(parameters, fresh, job)
     except UserError as error:
         raise UserError(f"{artifact}: {error}") from error
-    forget_sources()
+    forget()
     _check_code(record)
     if blocks.whole:
         # A block that was made before, or by another job, took its time there.

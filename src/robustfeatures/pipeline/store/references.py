@@ -11,7 +11,8 @@ from typing import Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import read_json, write_json
-from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH, digest, without_paths
+from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
+from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.store.store import Store
 
 
@@ -82,12 +83,6 @@ def read_reference(path: Path) -> dict[str, Any]:
     return reference
 
 
-def store_key(record: dict[str, Any], contents: dict[str, str]) -> str:
-    """The key of a payload: stage, parameters, code, and the content digests of the inputs by role."""
-    identity = {name: record[name] for name in ("stage", "version", "parameters", "code", "torch")}
-    return digest({**without_paths(identity), "inputs": contents})
-
-
 def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]) -> None:
     """Write the reference of a recipe whose payload is in the store."""
     write_json(
@@ -113,7 +108,7 @@ def resolve(artifacts: Artifacts, store: Store, record: dict[str, Any]) -> bool:
         if not path.exists():
             return False
         contents[role] = read_reference(path)["content"]
-    manifest = store.manifest(store_key(record, contents))
+    manifest = store.manifest(identity_digest(record["identity"], contents))
     if manifest is None:
         return False
     write_reference(artifacts.reference(f"{record['stage']}/{record['label']}-{record['digest']}"), record, manifest)

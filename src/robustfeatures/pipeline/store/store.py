@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -116,6 +117,19 @@ class Store:
             # The holder we waited for removes the folder when it has published.
             scratch.mkdir(parents=True, exist_ok=True)
             yield scratch
+
+    def is_held(self, key: str) -> bool:
+        """Whether a job is at work on a payload: it touches its lock, however long it is between two reports.
+
+        A lock from the future was left by a job that died before the clock was set back.
+        """
+        now = time.time()
+        for lock in self.scratch(key).parent.glob(f"{key}*.lock"):
+            # A job may let go of it at this moment.
+            with suppress(FileNotFoundError):
+                if abs(now - lock.stat().st_mtime) < LEASE_SECONDS:
+                    return True
+        return False
 
     def publish(self, key: str, fresh: Path, facts: dict[str, Any]) -> dict[str, Any]:
         """Make the folder `fresh` the payload of `key`, read-only, in one rename; returns its manifest.

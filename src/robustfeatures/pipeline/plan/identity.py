@@ -1,0 +1,133 @@
+"""The identity of a result: its stage, its parameters, and the code and libraries of the science that makes it.
+
+The digest of a recipe is that of its identity and of the digests of its inputs; the key of a payload is that of the
+same identity and of the contents of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions, version
+from typing import Any
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan import reach
+from robustfeatures.pipeline.plan.canonical import digest, plain
+
+NORMS = "robustfeatures.attacks"
+
+
+def identity(stage: str, version: int, parameters: Any, entries: Iterable[str]) -> dict[str, Any]:
+    """What a result depends on beside its inputs, as JSON values.
+
+    `entries` are the modules, `<module>` or `<module>:<function>`, that make it. `version` is raised by hand where a
+    stage writes the same numbers in another form.
+
+    Raises:
+        UserError: a library that these modules import is not installed.
+    """
+    return {
+        "stage": stage,
+        "version": version,
+        "parameters": that_matter(plain(parameters)),
+        **science(tuple(sorted(entries))),
+    }
+
+
+def identity_digest(identity: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
+    """The digest of an identity with the digests of the recipes, or the contents, of its inputs by role."""
+    return digest({**identity, "inputs": dict(inputs)})
+
+
+@cache
+def science(entries: tuple[str, ...]) -> dict[str, Any]:
+    """The digest of the code that `entries` reach, and the versions (major.minor) of the libraries that it imports.
+
+    Raises:
+        UserError: such a library is not installed.
+    """
+    found = reach.reach(entries)
+    libraries = dict(sorted(one for library in found.libraries for one in _versions(library)))
+    return {"code": digest({"entries": sorted(entries), "modules": found.modules}), "libraries": libraries}
+
+
+def forget() -> None:
+    """Read modules and versions again, for a job that asks whether they changed while it ran."""
+    reach.forget_sources()
+    science.cache_clear()
+    _versions.cache_clear()
+
+
+def that_matter(parameters: Any) -> Any:
+    """Parameters, as JSON values, without those that are off (None, False, empty), and without the places of files.
+
+    So an option that is added later costs nothing where it is off. A file's `sha256` says what lies at its `path`.
+    """
+    if isinstance(parameters, dict):
+        told = parameters.get("sha256") is not None
+        return {
+            name: that_matter(value)
+            for name, value in parameters.items()
+            if not _is_off(value) and not (told and name == "path")
+        }
+    if isinstance(parameters, list):
+        return [that_matter(value) for value in parameters]
+    return parameters
+
+
+def norm_entries(parameters: Any) -> Iterator[str]:
+    """The modules of the norms that parameters, as JSON values, name at any depth."""
+    if isinstance(parameters, dict):
+        norm = parameters.get("norm")
+        # A class of images may be called "norm" too.
+        if isinstance(norm, str) and reach.is_module(module := f"{NORMS}.{norm}"):
+            yield module
+        for value in parameters.values():
+            yield from norm_entries(value)
+    elif isinstance(parameters, list):
+        for value in parameters:
+            yield from norm_entries(value)
+
+
+def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
+    """One line for each thing in which two identities of one stage differ."""
+    for name in ("version", "code"):
+        if now.get(name) != before.get(name):
+            yield f"{name}: {before.get(name)} -> {now.get(name)}"
+    for field in ("libraries", "parameters"):
+        new, old = dict(flat(now.get(field, {}))), dict(flat(before.get(field, {})))
+        for name in sorted(new.keys() | old.keys()):
+            if new.get(name) != old.get(name):
+                yield f"{name}: {old.get(name)} -> {new.get(name)}"
+
+
+def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested JSON values as (dotted name, value) pairs."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from flat(item, f"{prefix}.{name}" if prefix else name)
+    elif isinstance(value, list) and any(isinstance(item, (Mapping, list)) for item in value):
+        for number, item in enumerate(value):
+            yield from flat(item, f"{prefix}.{number}")
+    else:
+        yield prefix, value
+
+
+def _is_off(value: Any) -> bool:
+    return value is None or value is False or (isinstance(value, (list, dict)) and not value)
+
+
+@cache
+def _versions(library: str) -> tuple[tuple[str, str], ...]:
+    """The distributions that bring a library, each with its version (major.minor)."""
+    found = _distributions().get(library)
+    if not found:
+        raise UserError(f"{library}: this Python package is not installed, and the study's code imports it")
+    return tuple((name, ".".join(version(name).split(".")[:2])) for name in dict.fromkeys(found))
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    # It reads the list of files of every package that is installed, which takes 0.2 s.
+    return packages_distributions()

@@ -1,0 +1,174 @@
+"""The code behind an artifact: the modules that its entries reach through imports, and the libraries these import.
+
+A module is reached wherever its import stands, also inside a function. A package's `__init__` is not: what it
+re-exports is looked for in the module that defines it. `import_module` loads what parameters choose: a recipe that
+chooses a module has it among its entries. A library counts in that form too.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import resolve_name
+from pathlib import Path
+
+from robustfeatures.pipeline.plan.syntax import essence, is_type_checking
+
+PACKAGE = "robustfeatures"
+ROOT = Path(__file__).resolve().parents[2]
+
+# torch computes as these settings say, in every job that uses it.
+TORCH_SETTINGS = f"{PACKAGE}.engine.determinism"
+# What says, finds, keeps and plans, but makes no number.
+OUTSIDE = ("cli", "errors", "files", "pipeline", "tools")
+# What shows numbers; no science imports it.
+SHOWING = f"{PACKAGE}.pipeline.report."
+# Modules of these names hold parameters, and the names that these choose from: their values stand in each recipe.
+OF_PARAMETERS = ("settings", "registry")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The modules of this package that entries reach, each with the digest of its source, and the libraries' names.
+
+    A library is called what an import calls it: `sklearn`.
+    """
+
+    modules: dict[str, str]
+    libraries: frozenset[str]
+
+
+def reach(entries: Iterable[str]) -> Reach:
+    """What `entries` (`<module>` or `<module>:<function>`) reach, themselves included.
+
+    Raises:
+        ValueError: a name is taken from a package that does not say in which module it lies.
+    """
+    modules: dict[str, str] = {}
+    libraries: set[str] = set()
+    waiting = [entry.partition(":")[0] for entry in entries]
+    while waiting:
+        module = waiting.pop()
+        if module in modules:
+            continue
+        digest, imports = _read(_source(module))
+        modules[module] = digest
+        for imported in imports:
+            if imported.top != PACKAGE and not imported.level:
+                libraries.add(imported.top)
+                waiting += [TORCH_SETTINGS] if imported.top == "torch" else []
+            else:
+                waiting += [found for found in _modules(imported, module) if not _is_outside(found)]
+    return Reach(modules, frozenset(libraries - sys.stdlib_module_names))
+
+
+def is_module(name: str) -> bool:
+    """Whether this package has a module of that name."""
+    return _path(name) is not None
+
+
+def forget_sources() -> None:
+    """Read every module from disk again, for a job that asks whether its code was edited while it ran."""
+    for cached in (_path, _source):
+        cached.cache_clear()
+
+
+def _is_outside(module: str) -> bool:
+    parts = module.split(".")
+    if module.startswith(SHOWING):
+        return False
+    return parts[1] in OUTSIDE or parts[-1] in OF_PARAMETERS
+
+
+@dataclass(frozen=True)
+class _Import:
+    """`import module`, or `from module import name`, with `level` dots before the module."""
+
+    module: str
+    name: str | None = None
+    level: int = 0
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+
+def _modules(imported: _Import, importer: str) -> Iterator[str]:
+    """The modules that an import within this package leads to, `__init__` of packages excepted."""
+    module = imported.module
+    if imported.level:
+        package = importer if _is_package(importer) else importer.rpartition(".")[0]
+        module = resolve_name("." * imported.level + module, package)
+    if not _is_package(module):
+        yield module
+        return
+    found = _read(_source(module), exported=True)[1]
+    exported = {one.name: one for one in found if one.name is not None and (one.level or one.top == PACKAGE)}
+    if imported.name is None:
+        # Whoever has the package has all that it re-exports.
+        for one in exported.values():
+            yield from _modules(one, module)
+        return
+    below = f"{module}.{imported.name}"
+    if _path(below) is not None:
+        yield from _modules(_Import(below), module)
+    elif imported.name in exported:
+        yield from _modules(exported[imported.name], module)
+    else:
+        raise ValueError(f"{importer}: takes {imported.name} from {module}, which imports it from nowhere")
+
+
+def _is_package(module: str) -> bool:
+    path = _path(module)
+    return path is not None and path.name == "__init__.py"
+
+
+@cache
+def _path(module: str) -> Path | None:
+    folder = ROOT.joinpath(*module.split(".")[1:])
+    for path in (folder.with_suffix(".py"), folder / "__init__.py"):
+        if path.is_file() and module.split(".")[0] == PACKAGE:
+            return path
+    return None
+
+
+@cache
+def _source(module: str) -> str:
+    path = _path(module)
+    if path is None:
+        raise ValueError(f"{module} is not a module of {PACKAGE}")
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def _read(source: str, *, exported: bool = False) -> tuple[str, tuple[_Import, ...]]:
+    """The digest of a module's essence, and its imports; of an `__init__` also those for type checkers (`exported`).
+
+    It depends on the text alone, so that a module which nobody edited is not parsed again.
+    """
+    tree = ast.parse(source)
+    imports = tuple(_imports(tree, exported=exported))
+    return hashlib.sha256(ast.unparse(essence(tree)).encode()).hexdigest(), imports
+
+
+def _imports(node: ast.AST, *, exported: bool) -> Iterator[_Import]:
+    match node:
+        case ast.If() if is_type_checking(node) and not exported:
+            yield from _imports(ast.Module(node.orelse, []), exported=exported)
+            return
+        case ast.Import(names=names):
+            yield from (_Import(one.name) for one in names)
+        case ast.ImportFrom(module=module, names=names, level=level):
+            yield from (_Import(module or "", one.name, level) for one in names)
+        case ast.Call(
+            func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(name)), *_],
+        ):
+            if name.partition(".")[0] != PACKAGE:
+                yield _Import(name)
+    for below in ast.iter_child_nodes(node):
+        yield from _imports(below, exported=exported)

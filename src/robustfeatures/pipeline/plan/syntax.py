@@ -1,0 +1,93 @@
+"""What of a module's syntax decides numbers: all but docstrings, the wording of errors, logs, and imports for types."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+# What is imported from these only serves messages.
+OF_MESSAGES = frozenset({"logging", "robustfeatures.errors"})
+BLOCKS = ("body", "finalbody")
+
+
+def essence(tree: ast.Module) -> ast.Module:
+    """The tree without docstrings, arguments and causes of `raise`, statements that only log, and imports for types."""
+    loggers = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and _gets_logger(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    reduced: ast.Module = _Reduced({"logging", *loggers}).visit(tree)
+    return reduced
+
+
+def is_type_checking(node: ast.If) -> bool:
+    """Whether what stands under this `if` is for type checkers alone."""
+    match node.test:
+        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
+            return True
+    return False
+
+
+class _Reduced(ast.NodeTransformer):
+    def __init__(self, loggers: Iterable[str]) -> None:
+        self.loggers = frozenset(loggers)
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        blocks = [name for name in BLOCKS if isinstance(getattr(node, name, None), list) and getattr(node, name)]
+        super().generic_visit(node)
+        for name in blocks:
+            if not getattr(node, name):
+                setattr(node, name, [ast.Pass()])
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        match node.value:
+            # A docstring, or a string that stands where one could.
+            case ast.Constant(value=str()):
+                return None
+            case ast.Call(func=ast.Attribute(value=logger, attr=level)) if level in LEVELS and self._is_logger(logger):
+                return None
+        return self.generic_visit(node)
+
+    def visit_Pass(self, node: ast.Pass) -> None:
+        """Blocks that end up empty get one anew."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        return None if _gets_logger(node.value) else self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
+        node.cause = None
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        if not is_type_checking(node):
+            return self.generic_visit(node)
+        # What stands in its `else` runs.
+        otherwise = ast.Module(node.orelse, [])
+        super().generic_visit(otherwise)
+        return otherwise.body
+
+    def visit_Import(self, node: ast.Import) -> ast.AST | None:
+        node.names = [one for one in node.names if one.name not in OF_MESSAGES]
+        return node if node.names else None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        return None if node.module in OF_MESSAGES else node
+
+    def _is_logger(self, node: ast.expr) -> bool:
+        return (isinstance(node, ast.Name) and node.id in self.loggers) or _gets_logger(node)
+
+
+def _gets_logger(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="logging"), attr="getLogger")):
+            return True
+        case ast.Call(func=ast.Name(id="getLogger")):
+            return True
+    return False

@@ -1,0 +1,40 @@
+"""What a store holds that is of no more use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.pipeline.store.store import Store
+
+
+def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[str]:
+    """The keys of the payloads that no recipe of the plans refers to.
+
+    Raises:
+        UserError: a planned artifact was not built yet, so that what it will find in the store is not known.
+    """
+    kept = set()
+    for plan in plans:
+        for name in plan.recipes:
+            path = artifacts.reference(name)
+            if not path.exists():
+                raise UserError(f"{path}: not built yet; build every study that is to be kept before removing payloads")
+            kept.add(read_reference(path)["key"])
+    return [key for key in store.payload_keys() if key not in kept]
+
+
+def leftovers(store: Store, *, unfinished: bool) -> list[Path]:
+    """Folders of work that a killed job left behind: what is of no more use, and on demand all that no job is at.
+
+    The former belongs to payloads that were published or removed; the latter are checkpoints and blocks that another
+    run would go on from, and the payloads that `verify --repair` moved aside.
+    """
+    found = []
+    for folder in sorted(store.root.glob(".partial/*/")):
+        useless = folder.suffix == ".removed" or store.manifest(folder.name) is not None
+        if useless or (unfinished and not store.is_held(folder.name)):
+            found.append(folder)
+    return found + (sorted(store.root.glob(".damaged/*/")) if unfinished else [])

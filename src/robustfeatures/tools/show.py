@@ -1,0 +1,87 @@
+"""One artifact in human terms."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from robustfeatures.experiments.shared.units import percent
+from robustfeatures.files import read_json
+from robustfeatures.pipeline.plan.identity import flat
+from robustfeatures.pipeline.report.building import attack_names
+from robustfeatures.pipeline.store.references import read_reference
+from robustfeatures.pipeline.store.store import Store
+
+
+def show(path: Path, store: Store) -> Iterator[str]:
+    """One artifact in human terms: what it is, its settings, numbers, cost, and where it lies."""
+    if (files := files_of_view(path)) is not None:
+        yield f"{path.stem}: stage {path.parent.name}"
+        yield from (f"  {name}" for name in files)
+        yield "made from"
+        yield from (f"  {artifact}" for artifact in needs_of_view(path))
+        return
+    reference = read_reference(path)
+    built, recipe = reference["built"], reference["recipe"]
+    yield f"{reference['label']}: stage {reference['stage']}, content {reference['content']}"
+    yield "settings"
+    yield from (f"  {name}: {value}" for name, value in flat(recipe["parameters"]))
+    yield "made from"
+    yield from (f"  {role}: {artifact}" for role, artifact in recipe["inputs"].items())
+    folder = store.payload(reference["key"])
+    numbers = list(_numbers(folder, recipe))
+    if numbers:
+        yield "numbers"
+        yield from (f"  {line}" for line in numbers)
+    yield (
+        f"cost: {built['seconds']:.1f} s on {built['device']} of {built['host']} ({built['machine']}), "
+        f"{built['computing_seconds']:.1f} s of them computing"
+        + (f", {built['probe_seconds']:.1f} s of these in probes" if "probe_seconds" in built else "")
+        + f", on {built['started']}"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in built["packages"].items())
+    yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"
+    there = "" if store.manifest(reference["key"]) else " (missing or damaged)"
+    yield f"lies in: {folder}{there}, {reference['bytes'] / 1e6:.2f} MB"
+
+
+def files_of_view(path: Path) -> list[str] | None:
+    """The files of a table, figure, claims file or page, below the results folder; None for other references."""
+    try:
+        view = read_json(path)
+        view["recipe"]["parts"]
+        return list(view["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def needs_of_view(path: Path) -> list[str]:
+    """The artifacts behind a table, figure, claims file or page, each once."""
+    parts = read_json(path)["recipe"]["parts"]
+    return list(dict.fromkeys(need["artifact"] for part in parts for need in part["needs"]))
+
+
+def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
+    if (folder / "rows.csv").exists():
+        for row in csv.DictReader((folder / "rows.csv").read_text().splitlines()):
+            if "correct" not in row:
+                yield ", ".join(f"{name} {value}" for name, value in row.items())
+                continue
+            share = percent(int(row["correct"]) / int(row["total"]))
+            under = _under(int(row["attacks"]), attack_names(recipe))
+            yield f"eps {row['eps']}, labels shifted by {row['label_shift']}{under}: {share:.2f} % of {row['total']}"
+    if (folder / "history.csv").exists():
+        history = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+        for row in history:
+            if row["epoch"] == history[-1]["epoch"]:
+                on = "" if row["network"] == "itself" else f" on {row['network']}"
+                yield f"epoch {row['epoch']}, {row['probe']}{on}: {float(row['value']):.4f}"
+
+
+def _under(attacks: int, names: Sequence[str]) -> str:
+    """Which attacks have run, the first so many of `names`."""
+    if attacks == 0:
+        return ""
+    return f", {names[attacks - 1]}" + (" and what ran before it" if attacks > 1 else "")

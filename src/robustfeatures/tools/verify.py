@@ -1,0 +1,25 @@
+"""Whether every byte of a store is as it was published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store.store import Store
+
+
+def verify(store: Store, *, repair: bool = False) -> Iterator[str]:
+    """Rehash every file of the store; one line per damaged, missing or unexpected file.
+
+    With `repair` one more line per damaged payload, which says where it was moved, so that it will be made anew.
+
+    Raises:
+        UserError: there is no such store.
+    """
+    if not store.root.is_dir():
+        raise UserError(f"{store.root}: there is no store here")
+    for key in store.payload_keys():
+        damages = list(store.damages(key))
+        yield from damages
+        if damages and repair:
+            yield f"moved {store.payload(key)} to {store.set_aside(key)}"

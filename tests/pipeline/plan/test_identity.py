@@ -1,0 +1,158 @@
+"""The identity of a result: which parameters count, which libraries, and that digest, key and `why` share it."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+from annotated_types import MinLen
+
+from robustfeatures.data.settings import Data, KeepClasses, Listed
+from robustfeatures.pipeline.plan import identity
+from robustfeatures.pipeline.plan.canonical import digest, plain
+from robustfeatures.pipeline.plan.identity import differences, identity_digest, norm_entries, science, that_matter
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.plan import Plan, unfold
+from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.study import read_study
+from tests.conftest import REPOSITORY
+
+STUDIES = REPOSITORY / "workflow" / "studies"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return unfold(Config(study="smoke"), STUDIES)
+
+
+def test_what_is_off_is_left_out() -> None:
+    off: dict[str, Any] = {"a": None, "b": False, "c": [], "d": {}}
+    assert that_matter(off) == {}
+    assert that_matter({"inside": off, "list": [off, None]}) == {"inside": {}, "list": [{}, None]}
+    on = {"zero": 0, "nought": 0.0, "true": True, "empty": "", "list": [0]}
+    assert that_matter({**on, **off}) == on
+
+
+def test_the_place_of_a_file_is_left_out_where_its_content_is_known() -> None:
+    listed = Listed(kind="listed", path="here.txt", sha256="1" * 64)
+    data = Data(source="folder", path="photographs", sha256="0" * 64, operations=(listed,))
+    found = that_matter(plain(data))
+    assert found["sha256"] == "0" * 64
+    assert "path" not in found
+    assert "path" not in found["operations"][0]
+    assert that_matter(plain(dataclasses.replace(data, sha256=None)))["path"] == "photographs"
+
+
+def dataclasses_in(kind: Any, seen: set[type]) -> Iterator[type]:
+    """All dataclasses in a type, themselves and those of their fields."""
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind not in seen:
+        seen.add(kind)
+        yield kind
+        for hint in typing.get_type_hints(kind, include_extras=True).values():
+            yield from dataclasses_in(hint, seen)
+    for inner in get_args(kind):
+        yield from dataclasses_in(inner, seen)
+
+
+def ways_to_be_off(hint: Any) -> set[str]:
+    """In how many ways a value of a type can be off."""
+    if get_origin(hint) is Annotated:
+        inner, *limits = get_args(hint)
+        filled = any(isinstance(limit, MinLen) for limit in limits)
+        return ways_to_be_off(inner) - ({"empty"} if filled else set())
+    if get_origin(hint) in (Union, types.UnionType):
+        return set().union(*map(ways_to_be_off, get_args(hint)))
+    if get_origin(hint) is Literal:
+        return {"false"} if False in get_args(hint) else set()
+    if (get_origin(hint) or hint) in (tuple, list, dict, Mapping):
+        return {"empty"}
+    return {"none"} if hint is type(None) else {"false"} if hint is bool else set()
+
+
+def test_no_field_is_off_in_two_ways() -> None:
+    """Otherwise two recipes that differ would have one digest."""
+    kinds = [kind for stage in STAGES.values() for kind in dataclasses_in(stage.parameters, set())]
+    assert len(kinds) > 20
+    for kind in kinds:
+        for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+            assert len(ways_to_be_off(hint)) <= 1, f"{kind.__name__}.{name}"
+    assert ways_to_be_off(bool | None) == {"none", "false"}
+    assert ways_to_be_off(Annotated[tuple[int, ...], MinLen(1)] | None) == {"none"}
+
+
+def test_a_new_option_that_is_off_changes_no_digest(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the settings of every stage had one more field."""
+    before = [recipe.digest for recipe in plan.recipes.values()]
+    for value, changes in ((False, False), (None, False), ((), False), (True, True)):
+
+        def parameters(recipe: Recipe, value: object = value) -> Any:
+            return {**plain(recipe.parameters), "new": plain(value)}
+
+        monkeypatch.setattr(Recipe, "plain_parameters", property(parameters))
+        after = [recipe.digest for recipe in unfold(Config(study="smoke"), STUDIES).recipes.values()]
+        assert [one != other for one, other in zip(before, after, strict=True)] == [changes] * len(before)
+
+
+def test_digest_and_key_are_made_of_one_identity(plan: Plan) -> None:
+    recipe = next(recipe for recipe in plan.recipes.values() if recipe.stage.name == "evaluation")
+    record = recipe.record()
+    assert record["identity"] == recipe.identity
+    assert set(recipe.identity) == {"stage", "version", "parameters", "code", "libraries"}
+    inputs = {role: below.digest for role, below in recipe.inputs.items()}
+    assert recipe.digest == identity_digest(record["identity"], inputs) == digest({**recipe.identity, "inputs": inputs})
+    for name in recipe.identity:
+        assert identity_digest({**recipe.identity, name: "another"}, inputs) != recipe.digest
+
+
+def test_libraries_are_told_by_their_distributions_with_major_and_minor() -> None:
+    found = science(("robustfeatures.data.digits",))["libraries"]
+    assert found["scikit-learn"] == ".".join(version("scikit-learn").split(".")[:2])
+    assert "sklearn" not in found
+
+
+def test_another_version_of_a_library_is_another_identity(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data,) = (recipe for recipe in plan.recipes.values() if recipe.stage.name == "data")
+    before = data.identity
+    versions = {"2.2.3": False, "2.2.4": False, "2.3.0": True}
+    for installed, changes in versions.items():
+        identity.forget()
+        monkeypatch.setattr(identity, "version", lambda name, installed=installed: installed)
+        libraries = science(data.code_entries)["libraries"]
+        assert set(libraries.values()) == {installed.rpartition(".")[0]}
+        assert (libraries != dict.fromkeys(before["libraries"], "2.2")) == changes
+    identity.forget()
+
+
+def test_norms_are_reached_by_those_that_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity.reach, "is_module", lambda name: name.endswith((".l2", ".linf")))
+    adversary = {"norm": "l2", "eps": 0.5}
+    parameters = {"training": {"adversary": adversary}, "probes": [{"attack": {"norm": "linf"}}], "norm": None}
+    assert sorted(norm_entries(parameters)) == ["robustfeatures.attacks.l2", "robustfeatures.attacks.linf"]
+    # A class of images may be called so.
+    assert list(norm_entries({"mapping": {"norm": "a class"}, "groups": {"norm": ["a", "b"]}})) == []
+
+
+def test_differences_name_what_differs() -> None:
+    pieces = Pieces(read_study(STUDIES / "smoke.yaml"))
+    before = pieces.data().identity
+    kept = KeepClasses(kind="classes", keep=("0", "1"))
+    parameters = dataclasses.replace(pieces.study.data, validation=None, operations=(kept,))
+    after = {
+        **Recipe("label", parameters, {}).identity,
+        "code": "0",
+        "libraries": {**before["libraries"], "numpy": "9"},
+    }
+    assert list(differences(before, before)) == []
+    assert list(differences(after, before)) == [
+        f"code: {before['code']} -> 0",
+        f"numpy: {before['libraries']['numpy']} -> 9",
+        "operations.0.keep: None -> ['0', '1']",
+        "operations.0.kind: None -> classes",
+        f"validation: {before['parameters']['validation']} -> None",
+    ]
