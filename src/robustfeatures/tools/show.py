@@ -81,7 +81,5 @@ def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _under(attacks: int, names: Sequence[str]) -> str:
-    """Which attacks have run, the first so many of `names`."""
-    if attacks == 0:
-        return ""
-    return f", {names[attacks - 1]}" + (" and what ran before it" if attacks > 1 else "")
+    """The last attack that has run, of the first so many of `names`; nothing where all have run, or none."""
+    return f", {names[attacks - 1]} and what ran before it" if 0 < attacks < len(names) else ""
