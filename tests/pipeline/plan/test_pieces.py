@@ -85,3 +85,16 @@ def test_a_study_of_theory_has_no_data_and_says_so_when_asked(field: str) -> Non
     pieces = Pieces(Study(title="theory", seeds=(0,), experiments={}))
     with pytest.raises(UserError, match=f"^{field}: the field is missing"):
         _ = pieces.robustness if field == "robustness" else getattr(pieces, field)(*([None] * (field != "data")))
+
+
+def test_compile_reaches_what_trains_derives_and_attacks(study: Study) -> None:
+    for compile in (False, True):
+        pieces = Pieces(replace(study, compile=compile))
+        model = pieces.downstream_model("D_det", 0)
+        made = (model, model.inputs["data"], pieces.evaluation(model, eps=(0.1,)))
+        assert [recipe.parameters.compile for recipe in made] == [compile] * 3  # type: ignore[union-attr]
+    assert model.digest != Pieces(study).downstream_model("D_det", 0).digest
+
+
+def test_nothing_is_compiled_unless_a_study_asks_for_it(study: Study) -> None:
+    assert study.compile is False
