@@ -24,14 +24,24 @@ from robustfeatures.models.network import Network
 from robustfeatures.pipeline.run.memory import keep_freed
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Training
-from tests.warm import python
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
+# Their tests take longest, so they begin first.
+LONGEST = tuple(REPOSITORY / "tests" / name for name in ("slurm", "faults", "workflow"))
 
 # As in a job.
 torch.set_num_threads(1)
 keep_freed()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """The processes of `pytest -n auto`: one for each core, but at least four, for many tests wait for a process."""
+    return max(4, len(os.sched_getaffinity(0)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not any(item.path.is_relative_to(folder) for folder in LONGEST))
 
 
 @dataclass(frozen=True)
@@ -73,35 +83,37 @@ def stamp(path: Path) -> Stamp:
 class Workspace:
     """A copy of the workflow that a test may edit and run."""
 
-    def __init__(self, folder: Path, *, warm: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # What jobs are run with: see tests/warm.py.
-        self.python = str(python()) if warm else sys.executable
         self.store = folder / "results" / "store"
         # What is set beside for `command`.
         self.environment: dict[str, str] = {}
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [self.python, "-m", "snakemake", "--cores", "2", *arguments]
-        path = f"{Path(self.python).parent}:{os.environ['PATH']}"
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if check and done.returncode:
-            raise AssertionError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = self._run("snakemake", "--cores", "2", *arguments, environment={**os.environ, "PATH": path})
+        if check:
+            assert_done(done)
         return done
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`robustfeatures` with the code of this copy."""
+        environment = {"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin", **self.environment}
+        return self._run("robustfeatures", *arguments, environment=environment)
+
+    def build(self) -> None:
+        """Make every payload of the configured study with the code of this copy, in one process and without Snakemake.
+
+        Tables, figures, claims and the page are left to Snakemake.
+        """
+        environment = {**os.environ, "PYTHONPATH": f"{self.folder / 'src'}:{REPOSITORY}"}
+        assert_done(self._run("tests.in_process", environment=environment))
+
+    def _run(self, module: str, *arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.python, "-m", "robustfeatures", *arguments],
+            [sys.executable, "-m", module, *arguments],
             cwd=self.folder,
-            env={"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin", **self.environment},
+            env=environment,
             capture_output=True,
             text=True,
             check=False,
@@ -118,14 +130,22 @@ class Workspace:
         return {path.parent.name: stamp(path) for path in self.store.glob("*/manifest.json")}
 
 
-def workspace_in(folder: Path, source: Path = REPOSITORY, *, warm: bool = True) -> Workspace:
+def assert_done(done: subprocess.CompletedProcess[str]) -> None:
+    """Raise AssertionError, with the end of what it printed, if a process has failed."""
+    if done.returncode:
+        raise AssertionError(f"{' '.join(done.args)} failed:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+
+
+def workspace_in(folder: Path) -> Workspace:
     folder.mkdir(exist_ok=True)
     for part in PARTS:
-        if (source / part).is_dir():
-            shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        if (REPOSITORY / part).is_dir():
+            shutil.copytree(
+                REPOSITORY / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+            )
         else:
-            shutil.copy(source / part, folder / part)
-    return Workspace(folder, warm=warm)
+            shutil.copy(REPOSITORY / part, folder / part)
+    return Workspace(folder)
 
 
 @pytest.fixture
@@ -148,6 +168,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Workspace
         (shared / "building").mkdir()
         built = workspace_in(shared / "building" / "work")
         built.edit("config.yaml", "study: digits", "study: smoke")
+        built.build()
         built.snakemake()
         (shared / "building").rename(shared / "smoke")
     return Workspace(shared / "smoke" / "work")

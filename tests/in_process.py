@@ -1,4 +1,4 @@
-"""A study built in this process, one job after another: starting Python for each would take longer than small jobs."""
+"""A study built in one process, job after job: starting Python and torch for each takes longer than small jobs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,34 @@ from robustfeatures.pipeline.report.building import build_view
 from robustfeatures.pipeline.run.job import Surroundings, build
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.config import Config, read_config
+from robustfeatures.pipeline.study.yaml import read_yaml
+
+
+def build_payloads(folder: Path, config: Config, studies: Path) -> Plan:
+    """Do what the jobs of a study do, but for its tables, figures, claims and page; paths begin at `folder`."""
+    plan = unfold(config, studies)
+    tasks = tasks_of(plan, config, gpus=0)
+    artifacts, store = Artifacts(folder / "results" / "artifacts"), Store(folder / config.store)
+    prepare(plan, tasks, artifacts, store)
+    surroundings = Surroundings(store=store, raw=folder / config.raw, device=config.device, threads=1)
+    for task in tasks:
+        build(artifacts.reference(task.name), surroundings)
+    return plan
 
 
 def built_study(folder: Path, study: Mapping[str, Any]) -> tuple[Plan, Path]:
     """The plan of a study, and the folder of its tables, figures and claims, all of which are there."""
-    (folder / "studies").mkdir()
+    (folder / "studies").mkdir(parents=True)
     (folder / "studies" / "tested.yaml").write_text(yaml.safe_dump(study))
     config = Config(study="tested", device="cpu")
-    plan = unfold(config, folder / "studies")
-    tasks = tasks_of(plan, config, gpus=0)
-    artifacts, store = Artifacts(folder / "results" / "artifacts"), Store(folder / "results" / "store")
-    prepare(plan, tasks, artifacts, store)
-    surroundings = Surroundings(store=store, raw=folder / "raw", device="cpu", threads=1)
-    for task in tasks:
-        build(artifacts.reference(task.name), surroundings)
+    plan = build_payloads(folder, config, folder / "studies")
+    artifacts, store = Artifacts(folder / "results" / "artifacts"), Store(folder / config.store)
     for view in plan.views:
         build_view(artifacts.reference(view.artifact), store=store)
     return plan, folder / "results" / "tested"
+
+
+if __name__ == "__main__":
+    # In the folder of a workflow, with the package that lies there: see `Workspace.build`.
+    build_payloads(Path(), read_config(read_yaml(Path("config.yaml"))), Path("workflow/studies"))

@@ -182,6 +182,7 @@ def shown(workspace: Workspace) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in results.rglob("*") if path.suffix in (".csv", ".md")}
 
 
+@pytest.mark.slow
 def test_damage_in_a_built_study(built: Workspace) -> None:
     """What is named, what stops, and that one more run makes all of it again, though every table is there."""
     before, tables = contents(built), shown(built)

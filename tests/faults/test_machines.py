@@ -103,6 +103,7 @@ def test_status_shows_no_job_that_is_not_there(store: Store, heard: float) -> No
     assert list(status(*nothing))[1:] == []
 
 
+@pytest.mark.slow
 def test_files_from_the_future(built: Workspace) -> None:
     """The clock was set back by a week after the study was built: nothing is made again but what a change asks for."""
     results, payloads = built.folder / "results", built.payloads()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.conftest import Workspace
-from tests.pipeline.plan.test_validation import CONFIG_CASES, STUDY, STUDY_CASES
+from tests.pipeline.study.test_validation import CONFIG_CASES, STUDY, STUDY_CASES
 
 CONFIG = "config.yaml"
 BILLION = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))])

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 
 import psutil
+import pytest
 
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.gc import leftovers
@@ -79,6 +80,7 @@ def strike(process: subprocess.Popen[bytes], victim: str, chance: random.Random)
     return True
 
 
+@pytest.mark.slow
 def test_thirty_kills(workspace: Workspace, smoke: Workspace) -> None:
     chance = random.Random(0)  # noqa: S311
     kills: Counter[str] = Counter()

@@ -14,6 +14,8 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.slurm.cluster import GPUS, Cluster, parsed, until
 
+pytestmark = pytest.mark.slow
+
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
 
 

@@ -15,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
+import pytest
 
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace, workspace_in
 from tests.slurm.cluster import GPUS, Cluster, until
+
+pytestmark = pytest.mark.slow
 
 # Without an accounting database, jobs are asked for with squeue. Each look that finds nothing ended delays the next one
 # by ten seconds, so the first comes when most of these short jobs are over.

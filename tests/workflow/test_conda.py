@@ -98,7 +98,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
     if (wanted := read_yaml(REPOSITORY / "envs" / "cpu.yaml")["dependencies"][0]) != conda.PYTHON:
         pytest.skip(f"envs/cpu.yaml wants {wanted}; the stand-in for conda has {conda.PYTHON}")
     root = tmp_path_factory.mktemp("conda")
-    workspace = workspace_in(root / "work", warm=False)
+    workspace = workspace_in(root / "work")
     small_study(workspace)
     elsewhere = root / "elsewhere"
     probes = root / "probes"
@@ -134,6 +134,7 @@ def closure(requirements: list[Requirement], packages: Path) -> set[str]:
     return {name for name, _ in seen}
 
 
+@pytest.mark.slow
 def test_the_environment_holds_what_its_file_names_and_nothing_else(environment: Environment) -> None:
     installed = {canonicalize_name(each.name): each for each in distributions(path=[str(environment.packages)])}
     requirements = dependencies("cpu")
@@ -146,6 +147,7 @@ def test_the_environment_holds_what_its_file_names_and_nothing_else(environment:
     assert not {"robustfeatures", "pytest", "foolbox", "mypy"} & there
 
 
+@pytest.mark.slow
 def test_the_package_is_not_installed_there(environment: Environment, tmp_path: Path) -> None:
     code = (
         "from importlib.metadata import PackageNotFoundError, version\n"
@@ -162,6 +164,7 @@ def test_the_package_is_not_installed_there(environment: Environment, tmp_path: 
     assert done.stdout == "not installed\n", done.stderr
 
 
+@pytest.mark.slow
 def test_every_job_ran_in_the_environment(environment: Environment) -> None:
     artifacts = environment.workspace.folder / "results" / "artifacts"
     references = {path.relative_to(environment.workspace.folder) for path in artifacts.glob("*/*.json")}
@@ -174,6 +177,7 @@ def test_every_job_ran_in_the_environment(environment: Environment) -> None:
         assert job["variables"]["PYTHONNOUSERSITE"] == "1"
 
 
+@pytest.mark.slow
 def test_jobs_import_from_the_environment_and_the_source_tree_alone(environment: Environment) -> None:
     source = environment.workspace.folder / "src"
     library = Path(json.__file__).parents[1]
@@ -190,6 +194,7 @@ def test_jobs_import_from_the_environment_and_the_source_tree_alone(environment:
     assert {"torch", "zarr", "pandas", "matplotlib", "jinja2"} <= third_party
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_there(environment: Environment, tmp_path: Path) -> None:
     source = environment.workspace.folder / "src"
     modules = [
@@ -262,7 +267,6 @@ def test_without_conda_jobs_keep_the_pythonpath(workspace: Workspace, monkeypatc
     probes.mkdir()
     (elsewhere / "sitecustomize.py").write_text(PROBE.format(folder=probes))
     monkeypatch.setenv("PYTHONPATH", str(elsewhere))
-    workspace.python = sys.executable
     workspace.snakemake("--dry-run")
     (plan,) = (workspace.folder / "results" / "artifacts" / ".plan" / "data").iterdir()
     workspace.snakemake(f"results/artifacts/data/{plan.name}")

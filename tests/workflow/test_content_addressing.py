@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Stamp, Workspace, stamp
 
 PATHWAY_2 = "learning_rate: 0.01"
@@ -55,16 +57,18 @@ def hurried() -> Iterator[None]:
 
 def test_a_second_run_does_nothing_at_once(built: Workspace) -> None:
     payloads, views = built.payloads(), stamps(built)
-    seconds = []
     for _ in range(3):
         began = time.monotonic()
         with hurried():
             done = built.snakemake()
-        seconds.append(time.monotonic() - began)
+        seconds = time.monotonic() - began
         assert "Nothing to be done" in done.stdout + done.stderr
         assert built.payloads() == payloads
         assert not rewritten(built, views)
-    assert min(seconds) < 5
+        if seconds < 5:
+            break
+    else:
+        pytest.fail(f"the third run, too, took {seconds:.1f} s")
 
 
 FIGURE = {"figures/B1.png", "figures/B1.pdf", "figures/B1.txt"}
@@ -144,7 +148,7 @@ def test_arithmetic_of_the_attack_loop_with_the_same_result(built: Workspace) ->
         "images.clamp_(0.0, 1.0)",
         "images.clamp_max_(1.0).clamp_min_(0.0)",
     )
-    built.snakemake()
+    built.build()
     # Eight derived sets; one adversarial training; ten evaluations, for they attack as well. The standard model and
     # the ten trained on derived sets do not depend on the attacks, and find their inputs unchanged.
     fresh = {key for key, found in built.payloads().items() if payloads.get(key) != found}

@@ -16,6 +16,8 @@ from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY
 from tests.in_process import built_study
 
+pytestmark = pytest.mark.slow
+
 STUDIES = REPOSITORY / "workflow" / "studies"
 # With one seed no claim is tested, but each has a value.
 SEEDS = 1

@@ -3,65 +3,72 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
+import yaml
 from PIL import Image
 
 from robustfeatures import open_dataset
-from tests.conftest import Workspace
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.study.yaml import read_yaml
+from robustfeatures.tools.fetching import fetch
+from tests.conftest import REPOSITORY
+from tests.in_process import built_study
 from tests.photographs import photographs
 
+STUDIES = REPOSITORY / "workflow" / "studies"
 
-def test_colour_photographs(workspace: Workspace) -> None:
-    path = workspace.folder / "photographs.npz"
-    np.savez(path, **photographs(30))
+
+def test_colour_photographs(tmp_path: Path) -> None:
+    path = tmp_path / "photographs.npz"
+    np.savez(path, **photographs(12))
+    study = read_yaml(STUDIES / "smoke.yaml")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    source = f"source: npz\n  path: photographs.npz\n  sha256: {sha256}"
-    workspace.edit("workflow/studies/smoke.yaml", "source: digits", source)
-    workspace.snakemake("results/smoke/tables/B1.csv", "results/smoke/figures/A10.png")
-    table = pd.read_csv(workspace.folder / "results/smoke/tables/B1.csv")
+    study["data"] |= {"source": "npz", "path": str(path), "sha256": sha256}
+    study["experiments"] = {name: study["experiments"][name] for name in ("A10", "B1")}
+    _, results = built_study(tmp_path / "first", study)
+    assert (results / "figures" / "A10.png").stat().st_size > 0
+    table = pd.read_csv(results / "tables" / "B1.csv")
     accuracies = table[table["probe"] != "performance correlation"]
     assert set(accuracies["probe"]) == {"train", "validation", "non-robust", "robust"}
     assert set(table["probe"]) == set(accuracies["probe"]) | {"performance correlation"}
     assert accuracies["accuracy"].between(0, 100).all()
     # A file that changes is refused, by name, and leaves nothing half-made.
     np.savez(path, images=np.zeros(1))
-    workspace.edit("workflow/studies/smoke.yaml", "validation: 0.15", "validation: 0.16")
-    done = workspace.snakemake("results/smoke/tables/B1.csv", check=False)
-    assert done.returncode != 0
-    text = done.stdout + done.stderr
-    assert any(line.startswith("robustfeatures: data/npz-") and "photographs.npz" in line for line in text.splitlines())
+    with pytest.raises(UserError, match=r"^data/npz-\S+: .*photographs\.npz"):
+        built_study(tmp_path / "second", study)
+    assert not list((tmp_path / "second" / "results" / "store").glob("*/manifest.json"))
 
 
-def test_the_small_study_of_photographs(workspace: Workspace) -> None:
+def test_the_small_study_of_photographs(tmp_path: Path) -> None:
     """`cifar10-mini` with fewer images, from an image folder in place of the download."""
     arrays = photographs(60)
     for row, (image, label) in enumerate(zip(arrays["images"], arrays["labels"], strict=True)):
-        path = workspace.folder / "photographs" / str(arrays["class_names"][label]) / f"{row:04d}.png"
+        path = tmp_path / "photographs" / str(arrays["class_names"][label]) / f"{row:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.transpose(1, 2, 0)).save(path)
-    study = "workflow/studies/cifar10-mini.yaml"
-    workspace.edit("config.yaml", "study: smoke", "study: cifar10-mini")
-    workspace.edit(study, "source: cifar10\n", "source: folder\n  path: photographs\n  test: 0.2\n")
-    fetched = workspace.command("fetch")
-    sha256 = fetched.stdout.strip().rpartition("sha256: ")[2]
-    assert len(sha256) == 64, fetched.stderr
-    for old, new in (
-        ("path: photographs\n", f"path: photographs\n  sha256: {sha256}\n"),
-        ("samples: 2000", "samples: 200"),
-        ("samples: 300", "samples: 50"),
-        ("samples: 500", "samples: 100"),
-        ("epochs: 10", "epochs: 2"),
-        ("milestones: [8]", "milestones: [1]"),
-        ("steps: 15}}", "steps: 2}}"),
-    ):
-        workspace.edit(study, old, new)
-    workspace.snakemake("results/cifar10-mini/tables/A7.csv")
-    table = pd.read_csv(workspace.folder / "results/cifar10-mini/tables/A7.csv")
+    study = read_yaml(STUDIES / "cifar10-mini.yaml")
+    study["data"] |= {"source": "folder", "path": str(tmp_path / "photographs"), "test": 0.2}
+    study["data"]["operations"] = [
+        {"kind": "subset", "split": split, "samples": samples}
+        for split, samples in (("train", 200), ("validation", 50), ("test", 100))
+    ]
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    sha256 = "".join(fetch(tmp_path / "study.yaml", tmp_path / "raw")).rpartition("sha256: ")[2]
+    assert len(sha256) == 64
+    study["data"]["sha256"] = sha256
+    for training in study["training"].values():
+        training |= {"epochs": 2} | ({"milestones": [1]} if "milestones" in training else {})
+    study["derived"]["D_det"]["method"]["steps"] = 2
+    study["experiments"] = {"A7": {}}
+    _, results = built_study(tmp_path, study)
+    table = pd.read_csv(results / "tables" / "A7.csv")
     assert table["accuracy"].between(0, 100).all()
     assert len(table) == 4
-    (reference,) = (workspace.folder / "results/artifacts/data").glob("*.json")
+    (reference,) = (tmp_path / "results" / "artifacts" / "data").glob("*.json")
     train = open_dataset(reference, "train")
     assert train.images.shape == (200, 3, 32, 32)
     assert sorted(train.class_names) == sorted(arrays["class_names"].tolist())

@@ -161,7 +161,7 @@ def test_show(smoke: Workspace) -> None:
 
 def test_why_names_what_differs_upstream(built: Workspace) -> None:
     built.edit("workflow/studies/smoke.yaml", "eps: 0.75, step_size: 0.15", "eps: 0.8, step_size: 0.15")
-    built.snakemake("results/smoke/tables/A1.csv")
+    built.build()
     evaluations = built.folder / "results" / "artifacts" / "evaluation"
     same_label = evaluations.glob("digits-on-D_R-images-downstream-test-seed0-*.json")
     found = sorted(same_label, key=lambda path: path.stat().st_mtime_ns)
@@ -194,7 +194,6 @@ def test_status_and_gc(built: Workspace) -> None:
     assert built.payloads() == payloads
     built.command("gc", "--delete")
     assert len(built.payloads()) == len(payloads) - 1
-    assert built.snakemake("-n").returncode == 0
     assert "Nothing to be done" in built.snakemake().stderr
 
 
