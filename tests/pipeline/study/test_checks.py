@@ -177,7 +177,7 @@ INVERSION = {"kind": "inversion", "start": "noise", "step_size": 0.1, "steps": 5
             {"training": {"a": {**TRAINING, "augmentation": {"crop": 4}}}},
             "training.a.augmentation.crop: unknown field (known: colour_jitter, crop_padding, flip, rotation, ",
         ),
-        ({"sources": 1}, "sources: unknown field (known: architecture, data, derived, experiments, grids, "),
+        ({"sources": 1}, "sources: unknown field (known: architecture, compile, data, derived, experiments, "),
         (
             {"experiments": {"B5": {"first": {"dta": "a"}}}},
             "experiments.B5.first.dta: unknown field (did you mean 'data'?)",
