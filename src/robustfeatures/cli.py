@@ -134,6 +134,25 @@ def verify(
 
 
 @app.command()
+def accept(
+    reason: Annotated[str, typer.Option("--reason", help="Why the numbers are the same; kept with the acceptance.")],
+    check: Annotated[str, typer.Option("--check", help="How many of each stage to make again, or all.")] = "3",
+    config: ConfigOption = CONFIG,
+    study: StudyOption = None,
+) -> None:
+    """Keep a study's payloads after a refactoring, if the cheapest of each stage, made again, have the same bytes."""
+    from robustfeatures.pipeline.plan.plan import unfold
+    from robustfeatures.pipeline.store.store import Store
+    from robustfeatures.tools.accept import accept as lines
+
+    if check != "all" and not (check.isdecimal() and int(check) > 0):
+        raise UserError(f"--check: {check!r} is neither all nor a number above 0")
+    configured, count = _config(config, study), None if check == "all" else int(check)
+    plan, store = unfold(configured, STUDIES), Store(Path(configured.store))
+    _print(lines(plan, configured.study, store, Path(configured.raw), check=count, reason=reason))
+
+
+@app.command()
 def export(
     reference: Annotated[Path, typer.Argument(help="A reference, a payload's folder or a data.zarr.")],
     out: Annotated[Path, typer.Argument(help="A new folder, or for npz a new file.")],

@@ -11,7 +11,7 @@ from robustfeatures.pipeline.store.store import Store
 
 
 def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[str]:
-    """The keys of the payloads that no recipe of the plans refers to.
+    """The keys of the payloads that no recipe of the plans refers to, be it by an acceptance.
 
     Raises:
         UserError: a planned artifact was not built yet, so that what it will find in the store is not known.
@@ -27,14 +27,15 @@ def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[s
 
 
 def leftovers(store: Store, *, unfinished: bool) -> list[Path]:
-    """Folders of work that a killed job left behind: what is of no more use, and on demand all that no job is at.
+    """What is of no more use: work that a killed job left of payloads that were published or removed, and acceptances
+    all of whose payloads are gone.
 
-    The former belongs to payloads that were published or removed; the latter are checkpoints and blocks that another
-    run would go on from, and the payloads that `verify --repair` moved aside.
+    With `unfinished` also checkpoints and blocks that another run would go on from and no job is at, and what
+    `verify --repair` moved aside.
     """
-    found = []
+    found = store.empty_acceptances()
     for folder in sorted(store.root.glob(".partial/*/")):
         useless = folder.suffix == ".removed" or store.manifest(folder.name) is not None
         if useless or (unfinished and not store.is_held(folder.name)):
             found.append(folder)
-    return found + (sorted(store.root.glob(".damaged/*/")) if unfinished else [])
+    return found + (sorted(store.root.glob(".damaged/*")) if unfinished else [])

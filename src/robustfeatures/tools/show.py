@@ -9,7 +9,7 @@ from typing import Any
 
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
-from robustfeatures.pipeline.plan.identity import flat
+from robustfeatures.pipeline.plan.identity import differences, flat
 from robustfeatures.pipeline.report.building import attack_names
 from robustfeatures.pipeline.store.references import read_reference
 from robustfeatures.pipeline.store.store import Store
@@ -43,8 +43,19 @@ def show(path: Path, store: Store) -> Iterator[str]:
     )
     versions = ", ".join(f"{name} {version}" for name, version in built["packages"].items())
     yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"
+    yield from accepted_lines(reference)
     there = "" if store.manifest(reference["key"]) else " (missing or damaged)"
     yield f"lies in: {folder}{there}, {reference['bytes'] / 1e6:.2f} MB"
+
+
+def accepted_lines(reference: Mapping[str, Any]) -> Iterator[str]:
+    """What was accepted, why and when, where other code made the payload of a reference; otherwise nothing."""
+    if "accepted" not in reference:
+        return
+    accepted, identity = reference["accepted"], reference["recipe"]["identity"]
+    yield f"accepted on {accepted['when']} as what the code of now would make: {accepted['reason']}"
+    yield from (f"  {line}" for line in differences(identity, {**identity, **accepted["before"]}))
+    yield f"  made again with the same bytes: {', '.join(accepted['compared'])}"
 
 
 def files_of_view(path: Path) -> list[str] | None:

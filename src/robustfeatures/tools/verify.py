@@ -9,9 +9,10 @@ from robustfeatures.pipeline.store.store import Store
 
 
 def verify(store: Store, *, repair: bool = False) -> Iterator[str]:
-    """Rehash every file of the store; one line per damaged, missing or unexpected file.
+    """Rehash every file of the store; one line per damaged, missing or unexpected file and per damaged acceptance.
 
-    With `repair` one more line per damaged payload, which says where it was moved, so that it will be made anew.
+    With `repair` one more line per damaged payload or acceptance, which says where it was moved: payloads will be made
+    anew.
 
     Raises:
         UserError: there is no such store.
@@ -23,3 +24,7 @@ def verify(store: Store, *, repair: bool = False) -> Iterator[str]:
         yield from damages
         if damages and repair:
             yield f"moved {store.payload(key)} to {store.set_aside(key)}"
+    for path, line in list(store.damaged_acceptances()):
+        yield line
+        if repair:
+            yield f"moved {path} to {store.set_acceptance_aside(path)}"

@@ -9,7 +9,7 @@ from typing import Any
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.identity import differences
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
-from robustfeatures.tools.show import files_of_view, needs_of_view
+from robustfeatures.tools.show import accepted_lines, files_of_view, needs_of_view
 
 
 def why(path: Path) -> Iterator[str]:
@@ -25,6 +25,7 @@ def why(path: Path) -> Iterator[str]:
         return
     reference = read_reference(path)
     yield from _chain(artifacts, artifact, 0, set())
+    yield from accepted_lines(reference)
     earlier = _newest_other(path, reference)
     if earlier is None:
         yield "no earlier build of this label"
@@ -49,9 +50,15 @@ def _newest_other(path: Path, reference: Mapping[str, Any]) -> Path | None:
     same_label = [
         other for other in Artifacts.of(path)[0].builds(reference["stage"], reference["label"]) if other != path
     ]
-    started = {other: read_reference(other)["built"]["started"] for other in same_label}
-    earlier = [other for other in same_label if started[other] <= reference["built"]["started"]]
-    return max(earlier, key=started.__getitem__, default=None)
+    moments = {other: _moment(read_reference(other)) for other in same_label}
+    earlier = [other for other in same_label if moments[other] <= _moment(reference)]
+    return max(earlier, key=moments.__getitem__, default=None)
+
+
+def _moment(reference: Mapping[str, Any]) -> str:
+    """When an artifact was built, or accepted."""
+    moment: str = reference.get("accepted", {}).get("when") or reference["built"]["started"]
+    return moment
 
 
 def _differences(

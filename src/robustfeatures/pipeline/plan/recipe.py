@@ -83,7 +83,7 @@ class Recipe:
         entries = set(norm_entries(self.plain_parameters))
         match self.parameters:
             case Data() as data:
-                entries |= {"robustfeatures.data.preparing", "robustfeatures.data.dataset"}
+                entries.add("robustfeatures.data.preparing")
                 entries |= {source_entry(each.source) for each in data.all_sources()}
             case Model(architecture=architecture, training=training, probes=probes):
                 entries |= {"robustfeatures.training.model", factory_name(architecture.name)}

@@ -156,7 +156,8 @@ def build_part(tracked: Path, share: Share, surroundings: Surroundings) -> None:
             record = planned(artifacts, artifact)
             inputs, key = _located(artifacts, record)
             if surroundings.store.manifest(key) is None:
-                kept[key] = _compute(artifact, record, inputs, key, share, surroundings)
+                given = _given(surroundings.store, inputs)
+                kept[key] = compute(artifact, record, given, key, share, surroundings)
     write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
 
 
@@ -167,7 +168,7 @@ def _build(artifacts: Artifacts, artifact: str, surroundings: Surroundings) -> N
     if store.manifest(key) is None:
         with store.lease(key) as scratch:
             if store.manifest(key) is None:
-                _compute(artifact, record, inputs, key, Share(1, 1), surroundings)
+                compute(artifact, record, _given(store, inputs), key, Share(1, 1), surroundings)
             discard(scratch)
     else:
         log.info("%s: found in the store under %s", artifact, key)
@@ -215,15 +216,27 @@ def _check_code(record: dict[str, Any]) -> None:
         )
 
 
-def _compute(
+@dataclass(frozen=True)
+class Given:
+    """An input: the file or folder of its payload, and the digest of what it holds."""
+
+    payload: Path
+    content: str
+
+
+def compute(
     artifact: str,
     record: dict[str, Any],
-    inputs: dict[str, dict[str, Any]],
+    inputs: Mapping[str, Given],
     key: str,
     share: Share,
     surroundings: Surroundings,
 ) -> list[str]:
-    """Compute a payload and publish it, or only this share of its blocks; returns the names of the blocks left."""
+    """Compute a payload and publish it, or only this share of its blocks; returns the names of the blocks left.
+
+    Raises:
+        UserError: the code of the artifact changed meanwhile, or the stage found something that the user can mend.
+    """
     from pydantic import TypeAdapter
 
     from robustfeatures.pipeline.plan.recipe import STAGES
@@ -233,7 +246,7 @@ def _compute(
     store = surroundings.store
     stage = STAGES[record["stage"]]
     parameters: Parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
-    payloads = {role: _payload(store, input_) for role, input_ in inputs.items()}
+    payloads = {role: input_.payload for role, input_ in inputs.items()}
     if stage.uses_torch:
         _prepare_torch(surroundings.threads)
     scratch = store.scratch(key)
@@ -256,7 +269,8 @@ def _compute(
         computing = max(job.computing_seconds, blocks.checked(blocks.finished))
         facts = {
             "content": content_digest(fresh / stage.payload),
-            "inputs": {role: input_["content"] for role, input_ in inputs.items()},
+            "identity": record["identity"],
+            "inputs": {role: input_.content for role, input_ in inputs.items()},
             "built": {
                 "started": started.isoformat(timespec="seconds"),
                 "seconds": round(time.monotonic() - began, 3),
@@ -273,11 +287,20 @@ def _compute(
     return blocks.finished
 
 
-def _payload(store: Store, reference: dict[str, Any]) -> Path:
+def _given(store: Store, references: Mapping[str, dict[str, Any]]) -> dict[str, Given]:
+    return {role: given(store, found["stage"], found) for role, found in references.items()}
+
+
+def given(store: Store, stage: str, found: Mapping[str, Any]) -> Given:
+    """The input of a stage that a reference or a manifest names, its bytes found as they were published.
+
+    Raises:
+        UserError: the payload is not there, or damaged.
+    """
     from robustfeatures.pipeline.plan.recipe import STAGES
 
-    (path,) = store.verified(reference["key"], [STAGES[reference["stage"]].payload])
-    return path
+    (path,) = store.verified(found["key"], [STAGES[stage].payload])
+    return Given(path, found["content"])
 
 
 def _prepare_torch(threads: int) -> None:

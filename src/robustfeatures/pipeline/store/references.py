@@ -96,6 +96,8 @@ def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]
             "bytes": sum(file["size"] for file in manifest["files"].values()),
             "recipe": record,
             "built": manifest["built"],
+            # Where other code made it.
+            **({"accepted": manifest["accepted"]} if "accepted" in manifest else {}),
         },
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -17,15 +16,9 @@ from typing import Any
 from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.errors import UserError
-from robustfeatures.files import (
-    file_sha256,
-    files_below,
-    json_bytes,
-    known_sha256,
-    sync,
-    write_json,
-)
-from robustfeatures.pipeline.plan.canonical import digest
+from robustfeatures.files import file_sha256, files_below, known_sha256, sync
+from robustfeatures.pipeline.store.acceptances import acceptance_files, read_acceptance, standing
+from robustfeatures.pipeline.store.sealed import read_sealed, write_sealed
 
 MANIFEST = "manifest.json"
 # A job that has not been heard of for this long is taken for dead by jobs on other machines; on the same machine its
@@ -35,7 +28,10 @@ LEASE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of payloads, `<key>/`, of unfinished work, `.partial/<key>/`, and of what was damaged, `.damaged/`."""
+    """A folder of payloads, `<key>/`, of unfinished work, `.partial/<key>/`, and of what was damaged, `.damaged/`.
+
+    `.accepted/` says which other keys stand for payloads.
+    """
 
     root: Path
 
@@ -52,10 +48,23 @@ class Store:
         return self.scratch(key) / "blocks" / name
 
     def manifest(self, key: str) -> dict[str, Any] | None:
-        """What was published under a key, or None unless it is as written and every file is there in its full size."""
+        """What was published under a key, or None unless it is as written and every file is there in its full size.
+
+        Where nothing was, but a kept payload was accepted in its stead, the manifest of that one; `accepted` says so.
+        """
+        own = self._published(key)
+        if own is not None:
+            return own
+        for kept, content, told in standing(self.root, key):
+            manifest = self._published(kept)
+            if manifest is not None and manifest["content"] == content:
+                return {**manifest, "accepted": told}
+        return None
+
+    def _published(self, key: str) -> dict[str, Any] | None:
         folder = self.payload(key)
         try:
-            manifest = _read_manifest(folder / MANIFEST)
+            manifest = read_sealed(folder / MANIFEST)
             whole = all((folder / name).stat().st_size == file["size"] for name, file in manifest["files"].items())
         except (OSError, ValueError):
             return None
@@ -69,9 +78,12 @@ class Store:
         Raises:
             UserError: the payload is not there, or a file is damaged.
         """
-        manifest, folder = self.manifest(key), self.payload(key)
+        manifest = self.manifest(key)
         if manifest is None:
-            raise UserError(f"{folder}: the payload is missing or damaged; run snakemake again, it will be made anew")
+            raise UserError(
+                f"{self.payload(key)}: the payload is missing or damaged; run snakemake again, it will be made anew"
+            )
+        folder = self.payload(manifest["key"])
         found = set()
         for file, facts in manifest["files"].items():
             top = Path(file).parts[0]
@@ -88,7 +100,7 @@ class Store:
         """One line per damaged, missing or unexpected file of a payload; every file is hashed."""
         folder = self.payload(key)
         try:
-            files = _read_manifest(folder / MANIFEST)["files"]
+            files = read_sealed(folder / MANIFEST)["files"]
         except OSError as error:
             yield f"{folder / MANIFEST}: {error.strerror}"
             return
@@ -106,6 +118,30 @@ class Store:
             yield from (f"{path}: not part of the payload" for path in files_below(folder) if path not in known)
         except OSError as error:
             yield f"{error.filename}: {error.strerror}"
+
+    def damaged_acceptances(self) -> Iterator[tuple[Path, str]]:
+        """Each acceptance that is damaged, or says of a payload what it does not hold, with a line that tells it."""
+        for path in acceptance_files(self.root):
+            acceptance = read_acceptance(path)
+            if acceptance is None:
+                yield path, f"{path}: damaged"
+                continue
+            for entry in acceptance["stands"].values():
+                manifest = self._published(entry["kept"])
+                # One whose payload is gone stands for nothing, which is no damage.
+                if manifest is not None and manifest["content"] != entry["content"]:
+                    yield path, f"{path}: {entry['artifact']} stands for {entry['kept']}, which has other content"
+                    break
+
+    def empty_acceptances(self) -> list[Path]:
+        """The acceptances all of whose payloads are gone."""
+        whole = {path: read_acceptance(path) for path in acceptance_files(self.root)}
+        return [
+            path
+            for path, acceptance in whole.items()
+            if acceptance is not None
+            and not any(self._published(entry["kept"]) for entry in acceptance["stands"].values())
+        ]
 
     @contextmanager
     def lease(self, key: str, block: str = "") -> Iterator[Path]:
@@ -147,8 +183,7 @@ class Store:
         }
         for path in files:
             sync(path)
-        manifest["seal"] = digest(manifest)
-        write_json(fresh / MANIFEST, manifest)
+        manifest = write_sealed(fresh / MANIFEST, manifest)
         for path in fresh.rglob("*"):
             path.chmod(0o555 if path.is_dir() else 0o444)
         place = self.payload(key)
@@ -161,12 +196,19 @@ class Store:
 
     def set_aside(self, key: str) -> Path:
         """Move a damaged payload to `.damaged/<key>-<number>`, where nothing looks for it; returns that place."""
-        folder = self.root / ".damaged"
-        folder.mkdir(exist_ok=True)
-        aside = next(path for number in count(1) if not os.path.lexists(path := folder / f"{key}-{number}"))
         place = self.payload(key)
         # A folder that moves to another one is written to itself.
         place.chmod(0o755)
+        return self._moved_aside(place)
+
+    def set_acceptance_aside(self, path: Path) -> Path:
+        """Move a damaged acceptance to `.damaged/`; returns that place."""
+        return self._moved_aside(path)
+
+    def _moved_aside(self, place: Path) -> Path:
+        folder = self.root / ".damaged"
+        folder.mkdir(exist_ok=True)
+        aside = next(path for number in count(1) if not os.path.lexists(path := folder / f"{place.name}-{number}"))
         place.rename(aside)
         sync(self.root)
         return aside
@@ -188,22 +230,6 @@ class Store:
         return sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a payload, to the last byte as it was written.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is damaged.
-    """
-    content = path.read_bytes()
-    manifest: dict[str, Any] = json.loads(content)
-    if not isinstance(manifest, dict) or content != json_bytes(manifest):
-        raise ValueError(f"{path}: not as it was written")
-    if digest({name: value for name, value in manifest.items() if name != "seal"}) != manifest.get("seal"):
-        raise ValueError(f"{path}: its seal is broken")
-    return manifest
-
-
 def _give_up(loss: LeaseCompromise) -> None:
     """End this process at once: another one took it for dead, and now makes the payload in the same folder."""
     print(
@@ -213,8 +239,9 @@ def _give_up(loss: LeaseCompromise) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder and what is in it, read-only or not; nothing happens where it does not exist."""
-    if not folder.exists():
+    """Remove a file, or a folder and what is in it, read-only or not; nothing happens where it does not exist."""
+    if not folder.is_dir():
+        folder.unlink(missing_ok=True)
         return
     for path in [folder, *folder.rglob("*")]:
         if path.is_dir():

@@ -1,0 +1,59 @@
+"""Acceptances: files that say which keys stand for payloads that other code made, each written in one rename.
+
+An acceptance is {when, reason, study, check, compared, stands}. `compared` lists what was made again: the artifact, the
+key of the kept payload, and the contents that were equal. `stands` has for each new key the kept key, its content, the
+artifact, and the code and libraries before and now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from robustfeatures.pipeline.plan.canonical import digest
+from robustfeatures.pipeline.store.sealed import read_sealed, write_sealed
+
+FOLDER = ".accepted"
+
+
+def write_acceptance(store: Path, acceptance: Mapping[str, Any]) -> Path:
+    """Add an acceptance to the store in that folder; names sort by time."""
+    moment = "".join(one for one in acceptance["when"] if one.isalnum())
+    path = store / FOLDER / f"{moment}-{digest(acceptance)}.json"
+    write_sealed(path, acceptance)
+    return path
+
+
+def acceptance_files(store: Path) -> list[Path]:
+    """All acceptances of a store, the newest first."""
+    return sorted((store / FOLDER).glob("*.json"), reverse=True)
+
+
+def standing(store: Path, key: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What a key stands for by the acceptances that are whole: (kept key, its content, what is to be told)."""
+    for path in acceptance_files(store):
+        acceptance = read_acceptance(path)
+        if acceptance is not None and key in acceptance["stands"]:
+            entry = acceptance["stands"][key]
+            told = {name: acceptance[name] for name in ("when", "reason", "study")}
+            compared = [one["artifact"] for one in acceptance["compared"]]
+            yield entry["kept"], entry["content"], {**told, "compared": compared, "before": entry["before"]}
+
+
+def read_acceptance(path: Path) -> dict[str, Any] | None:
+    """An acceptance; None where it is gone or damaged."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return _read(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+
+@cache
+def _read(path: Path, *facts: int) -> dict[str, Any] | None:
+    try:
+        return read_sealed(path)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,34 @@
+"""JSON files that say of themselves whether they are as they were written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robustfeatures.files import json_bytes, write_json
+from robustfeatures.pipeline.plan.canonical import digest
+
+
+def write_sealed(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Write JSON with its digest as its last field, atomically; returns what was written."""
+    sealed = {**value, "seal": digest(value)}
+    write_json(path, sealed)
+    return sealed
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What `write_sealed` wrote, to the last byte as it was written.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is damaged.
+    """
+    content = path.read_bytes()
+    value: dict[str, Any] = json.loads(content)
+    if not isinstance(value, dict) or content != json_bytes(value):
+        raise ValueError(f"{path}: not as it was written")
+    if digest({name: item for name, item in value.items() if name != "seal"}) != value.get("seal"):
+        raise ValueError(f"{path}: its seal is broken")
+    return value

@@ -1,0 +1,383 @@
+"""`robustfeatures accept`: kept payloads stand for what other code makes, if a sample made again has their bytes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from robustfeatures.attacks import l2
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan import identity, reach
+from robustfeatures.pipeline.plan.plan import Plan, unfold
+from robustfeatures.pipeline.plan.prepare import prepare
+from robustfeatures.pipeline.plan.tasks import tasks_of
+from robustfeatures.pipeline.run.job import Surroundings, build
+from robustfeatures.pipeline.store.acceptances import FOLDER
+from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.pipeline.store.store import Store, discard
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.yaml import read_yaml
+from robustfeatures.tools.accept import accept, find_candidates
+from robustfeatures.tools.gc import leftovers, unreachable
+from robustfeatures.tools.show import show
+from robustfeatures.tools.verify import verify
+from robustfeatures.tools.why import why
+from tests.conftest import REPOSITORY
+from tests.in_process import built_study
+
+CONFIG = Config(study="tested", device="cpu")
+
+
+def small_study() -> dict[str, Any]:
+    """Two networks, one of them adversarial, two sets derived with each, networks trained on these, and all stages."""
+    study = read_yaml(REPOSITORY / "workflow" / "studies" / "smoke.yaml")
+    study["architecture"]["width"] = 4
+    for training in study["training"].values():
+        training |= {"epochs": 1, "schedule": "constant"}
+        training.pop("milestones", None)
+    study["derived"] = {name: study["derived"][name] for name in ("D_rand", "D_det", "D_rand-robust", "D_det-robust")}
+    for derived in study["derived"].values():
+        derived["splits"] = ["train"]
+        derived["method"]["steps"] = 2
+    study["robustness"] |= {"attacks": [{"kind": "pgd", "steps": 2, "relative_step_sizes": [0.5]}], "eps": [0.5]}
+    study["experiments"] = {"A7": {}, "X5": {}}
+    return dict(study)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A built study, and the copy of the package that its identities are taken from."""
+
+    folder: Path
+    code: Path
+
+    @property
+    def store(self) -> Store:
+        return Store(self.folder / "results" / "store")
+
+    @property
+    def artifacts(self) -> Artifacts:
+        return Artifacts(self.folder / "results" / "artifacts")
+
+    def plan(self) -> Plan:
+        """The plan with the code as it is now, ready for Snakemake."""
+        identity.forget()
+        plan = unfold(CONFIG, self.folder / "studies")
+        prepare(plan, tasks_of(plan, CONFIG, gpus=0), self.artifacts, self.store)
+        return plan
+
+    def lacking(self, plan: Plan) -> list[str]:
+        """What would be computed."""
+        return [name for name in plan.recipes if not self.artifacts.reference(name).exists()]
+
+    def refactor(self, name: str, text: str = "\n\ndef _added():\n    return 1\n") -> None:
+        """Other code with the same numbers."""
+        path = self.code / name
+        path.write_text(path.read_text() + text)
+
+    def accept(self, check: int | None = 1) -> list[str]:
+        lines = accept(self.plan(), "tested", self.store, self.folder / "raw", check=check, reason="a new helper")
+        return list(lines)
+
+    def records(self) -> list[Path]:
+        return sorted((self.store.root / FOLDER).glob("*"))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("accepted")
+    built_study(folder, small_study())
+    return folder
+
+
+@pytest.fixture
+def workplace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+    shutil.copytree(built, tmp_path / "work")
+    code = tmp_path / "robustfeatures"
+    shutil.copytree(reach.ROOT, code, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(reach, "ROOT", code)
+    yield Workplace(tmp_path / "work", code)
+    identity.forget()
+
+
+def test_after_a_refactoring_nothing_is_computed(workplace: Workplace) -> None:
+    assert workplace.lacking(workplace.plan()) == []
+    payloads = workplace.store.payload_keys()
+    workplace.refactor("engine/batches.py")
+    plan = workplace.plan()
+    lacking = workplace.lacking(plan)
+    assert Counter(plan.recipes[name].stage.name for name in lacking) == Counter(
+        recipe.stage.name for recipe in plan.recipes.values() if recipe.stage.name != "data"
+    )
+    lines = workplace.accept()
+    # The cheapest of each of the four stages.
+    assert sum(line.startswith("the same bytes: ") for line in lines) == 4
+    assert lines[-1].startswith(f"accepted {len(lacking)} artifacts, 4 of them made again: ")
+    plan = workplace.plan()
+    assert workplace.lacking(plan) == []
+    assert workplace.store.payload_keys() == payloads
+    # Jobs that start all the same find what they need.
+    surroundings = Surroundings(workplace.store, workplace.folder / "raw", "cpu", 1)
+    for task in tasks_of(plan, CONFIG, gpus=0):
+        workplace.artifacts.reference(task.name).unlink()
+        build(workplace.artifacts.reference(task.name), surroundings)
+    assert workplace.store.payload_keys() == payloads
+    assert list(workplace.store.root.glob(".partial/*/")) == []
+    assert workplace.accept() == ["there is nothing to accept"]
+
+
+def test_the_record_says_what_was_compared_when_why_and_both_codes(workplace: Workplace) -> None:
+    before = {recipe.label: recipe.identity for recipe in workplace.plan().recipes.values()}
+    workplace.refactor("engine/batches.py")
+    workplace.accept()
+    (path,) = workplace.records()
+    record = json.loads(path.read_text())
+    now = {name: recipe for name, recipe in workplace.plan().recipes.items() if recipe.stage.name != "data"}
+    assert (record["reason"], record["study"], record["check"]) == ("a new helper", "tested", 1)
+    assert record["when"].startswith("20")
+    assert {entry["artifact"] for entry in record["stands"].values()} == set(now)
+    for key, entry in record["stands"].items():
+        recipe = now[entry["artifact"]]
+        assert entry["before"] == {name: before[recipe.label][name] for name in ("code", "libraries")}
+        assert entry["now"] == {name: recipe.identity[name] for name in ("code", "libraries")}
+        assert entry["before"]["code"] != entry["now"]["code"]
+        assert key != entry["kept"]
+        assert read_reference(workplace.artifacts.reference(recipe.name))["key"] == entry["kept"]
+    for one in record["compared"]:
+        reference = read_reference(workplace.artifacts.reference(one["artifact"]))
+        stage = reference["stage"]
+        files = {"model": {"model.safetensors", "history.csv"}, "derived": {"data.zarr"}, "measurement": {"rows.csv"}}
+        assert set(one["contents"]) == files.get(stage, {"rows.csv", "diagnostics.csv"})
+        assert reference["content"] in one["contents"].values()
+
+
+def test_all_may_be_made_again(workplace: Workplace) -> None:
+    workplace.refactor("attacks/l2.py")
+    plan = workplace.plan()
+    attacking = [
+        name
+        for name, recipe in plan.recipes.items()
+        if "robustfeatures.attacks.l2" in reach.reach(recipe.code_entries).modules
+    ]
+    lines = workplace.accept(check=None)
+    # Networks trained on what attacked sets hold find that under the key they had.
+    assert [line.removeprefix("the same bytes: ") for line in lines[:-1]] == attacking
+    assert workplace.lacking(workplace.plan()) == []
+
+
+def test_another_version_of_a_library_is_accepted_too(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = identity.version
+    monkeypatch.setattr(identity, "version", lambda name: "99.0" if name == "scikit-learn" else version(name))
+    assert {name.partition("/")[0] for name in workplace.lacking(workplace.plan())} > {"data", "model"}
+    workplace.accept()
+    plan = workplace.plan()
+    assert workplace.lacking(plan) == []
+    (record,) = workplace.records()
+    (data,) = (name for name in plan.recipes if name.startswith("data/"))
+    (entry,) = (one for one in json.loads(record.read_text())["stands"].values() if one["artifact"] == data)
+    assert entry["before"]["code"] == entry["now"]["code"]
+    assert entry["now"]["libraries"]["scikit-learn"] == "99.0"
+
+
+def test_a_changed_sum_is_refused(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = l2.step
+    monkeypatch.setattr(l2, "step", lambda images, gradient, size: step(images, gradient, torch.as_tensor(0.9 * size)))
+    workplace.refactor("attacks/l2.py")
+    lacking = workplace.lacking(workplace.plan())
+    # Inputs first, so the adversarial training is the first that differs.
+    with pytest.raises(UserError, match=r"^model/digits-adversarial-seed0-\w+: .* nothing was accepted$") as refusal:
+        workplace.accept()
+    assert "history.csv has other content" in str(refusal.value) or "model.safetensors" in str(refusal.value)
+    assert workplace.records() == []
+    assert workplace.lacking(workplace.plan()) == lacking
+    assert list(workplace.store.root.glob(".partial/*/")) == []
+
+
+def test_other_parameters_are_not_accepted(workplace: Workplace) -> None:
+    study = workplace.folder / "studies" / "tested.yaml"
+    study.write_text(study.read_text().replace("learning_rate: 0.5", "learning_rate: 0.4"))
+    plan = workplace.plan()
+    lacking = workplace.lacking(plan)
+    assert lacking
+    candidates, missing = find_candidates(plan, workplace.store)
+    assert candidates == []
+    assert missing == lacking
+    assert workplace.accept() == [
+        f"{len(lacking)} artifacts are not in the store with other code or libraries alone: they will be computed",
+        "there is nothing to accept",
+    ]
+
+
+def test_a_chain_of_two_acceptances(workplace: Workplace) -> None:
+    payloads = workplace.store.payload_keys()
+    for _ in range(2):
+        workplace.refactor("engine/batches.py")
+        workplace.accept()
+        assert workplace.lacking(workplace.plan()) == []
+    assert len(workplace.records()) == 2
+    assert workplace.store.payload_keys() == payloads
+    # The code of the first stands for itself again.
+    batches = workplace.code / "engine" / "batches.py"
+    batches.write_text((Path(l2.__file__).parents[1] / "engine" / "batches.py").read_text())
+    assert workplace.lacking(workplace.plan()) == []
+
+
+def test_a_payload_that_is_gone_is_made_again(workplace: Workplace) -> None:
+    workplace.refactor("engine/batches.py")
+    workplace.accept()
+    plan = workplace.plan()
+    (name,) = (name for name in plan.recipes if name.startswith("model/digits-adversarial"))
+    kept = read_reference(workplace.artifacts.reference(name))["key"]
+    workplace.store.remove(kept)
+    plan = workplace.plan()
+    # What lies below keeps its references: the same content will come of it.
+    assert workplace.lacking(plan) == [name]
+    assert list(verify(workplace.store)) == []
+    build(
+        workplace.artifacts.reference(name), Surroundings(workplace.store, workplace.folder / "raw", "cpu", threads=1)
+    )
+    reference = read_reference(workplace.artifacts.reference(name))
+    assert reference["key"] != kept
+    assert "accepted" not in reference
+
+
+def test_show_and_why_tell_it(workplace: Workplace) -> None:
+    (old,) = (recipe for recipe in workplace.plan().recipes.values() if recipe.label == "digits-standard-seed0")
+    workplace.refactor("engine/batches.py")
+    workplace.accept()
+    (now,) = (recipe for recipe in workplace.plan().recipes.values() if recipe.label == "digits-standard-seed0")
+    code = f"  code: {old.identity['code']} -> {now.identity['code']}"
+    told = list(show(workplace.artifacts.reference(now.name), workplace.store))
+    (line,) = (number for number, line in enumerate(told) if line.startswith("accepted on 20"))
+    assert told[line].endswith(": a new helper")
+    assert told[line + 1] == code
+    assert told[line + 2].startswith("  made again with the same bytes: ")
+    assert "missing" not in told[-1]
+    reasons = list(why(workplace.artifacts.reference(now.name)))
+    assert [one for one in reasons if one.startswith("accepted on 20")]
+    assert reasons[-2:] == [f"differs from {old.artifact}.json in", code]
+    # The older one was not accepted, and nothing was before it.
+    assert list(why(workplace.artifacts.reference(old.name)))[-1] == "no earlier build of this label"
+
+
+def test_verify_checks_the_records(workplace: Workplace) -> None:
+    workplace.refactor("engine/batches.py")
+    workplace.accept()
+    assert list(verify(workplace.store)) == []
+    (path,) = workplace.records()
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"a new helper", b"a new reason"))
+    assert list(verify(workplace.store)) == [f"{path}: damaged"]
+    # A damaged one stands for nothing.
+    shutil.rmtree(workplace.artifacts.root)
+    assert workplace.lacking(workplace.plan())
+    found, moved = verify(workplace.store, repair=True)
+    assert found == f"{path}: damaged"
+    assert moved.startswith(f"moved {path} to {workplace.store.root / '.damaged'}")
+    assert list(verify(workplace.store)) == []
+    path.write_bytes(whole)
+    assert workplace.lacking(workplace.plan()) == []
+
+
+def test_a_record_of_other_content_stands_for_nothing(workplace: Workplace) -> None:
+    workplace.refactor("engine/batches.py")
+    workplace.accept()
+    (path,) = workplace.records()
+    record = json.loads(path.read_text())
+    key, entry = next(iter(record["stands"].items()))
+    store = workplace.store
+    assert store.manifest(key) is not None
+    # As if the payload had been lost, and made again with other bytes.
+    fresh = store.scratch("fresh") / "payload"
+    fresh.mkdir(parents=True)
+    (fresh / "rows.csv").write_text("other")
+    store.publish(entry["kept"], fresh, {"content": "other"})
+    assert store.manifest(key) is None
+    (line,) = verify(store)
+    assert line == f"{path}: {entry['artifact']} stands for {entry['kept']}, which has other content"
+
+
+def test_gc_keeps_what_records_point_to(workplace: Workplace) -> None:
+    payloads = workplace.store.payload_keys()
+    workplace.refactor("engine/batches.py")
+    workplace.accept()
+    shutil.rmtree(workplace.artifacts.root)
+    plan = workplace.plan()
+    assert unreachable([plan], workplace.artifacts, workplace.store) == []
+    assert leftovers(workplace.store, unfinished=True) == []
+    # A record goes with the last of its payloads.
+    for key in payloads:
+        workplace.store.remove(key)
+    assert leftovers(workplace.store, unfinished=False) == workplace.records()
+    for path in leftovers(workplace.store, unfinished=False):
+        discard(path)
+    assert workplace.records() == []
+
+
+# Kills itself when a function is called for the so-and-so-manieth time, before it runs or after.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from robustfeatures.pipeline.plan import reach
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.store import acceptances
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.tools.accept import accept
+
+folder, code, point = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+reach.ROOT = code
+
+def killed(function, wanted, after=False):
+    calls = 0
+    def called(*given, **named):
+        nonlocal calls
+        calls += wanted(*given)
+        if calls == 2 and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = function(*given, **named)
+        if calls == 2 and after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+    return called
+
+if point == "making again":
+    Store.publish = killed(Store.publish, lambda *_: 1)
+else:
+    # The rename that makes the record visible.
+    named = lambda fresh, place: 2 * (acceptances.FOLDER in Path(place).parts)
+    Path.replace = killed(Path.replace, named, after=point == "after the rename")
+plan = unfold(Config(study="tested", device="cpu"), folder / "studies")
+for line in accept(plan, "tested", Store(folder / "results/store"), folder / "raw", check=1, reason="killed"):
+    pass
+"""
+
+
+@pytest.mark.parametrize("point", ["making again", "before the rename", "after the rename"])
+def test_killed_in_the_middle_it_has_happened_or_not(workplace: Workplace, point: str) -> None:
+    workplace.refactor("engine/batches.py")
+    lacking = workplace.lacking(workplace.plan())
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(workplace.folder), str(workplace.code), point],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    happened = point == "after the rename"
+    assert workplace.lacking(workplace.plan()) == ([] if happened else lacking)
+    assert list(verify(workplace.store)) == []
+    # Whatever was left, another one goes on.
+    assert workplace.accept()[-1].startswith("there is nothing" if happened else "accepted ")
+    assert workplace.lacking(workplace.plan()) == []
