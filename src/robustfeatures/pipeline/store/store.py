@@ -18,11 +18,11 @@ from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import (
-    file_sha256,
-    files_below,
-    json_bytes,
-    known_sha256,
-    sync,
+    encode_json,
+    hash_file,
+    hash_file_once,
+    list_files,
+    sync_to_disk,
     write_json,
 )
 from robustfeatures.pipeline.plan.canonical import digest
@@ -77,7 +77,7 @@ class Store:
             top = Path(file).parts[0]
             if top in names:
                 found.add(top)
-                if known_sha256(folder / file) != facts["sha256"]:
+                if hash_file_once(folder / file) != facts["sha256"]:
                     raise UserError(
                         f"{folder / file}: damaged; run `robustfeatures verify --repair`, then snakemake again, "
                         "and the payload will be made anew"
@@ -97,13 +97,13 @@ class Store:
             return
         for name, facts in files.items():
             try:
-                if file_sha256(folder / name) != facts["sha256"]:
+                if hash_file(folder / name) != facts["sha256"]:
                     yield f"{folder / name}: damaged"
             except OSError as error:
                 yield f"{folder / name}: {error.strerror}"
         known = {folder / name for name in files} | {folder / MANIFEST}
         try:
-            yield from (f"{path}: not part of the payload" for path in files_below(folder) if path not in known)
+            yield from (f"{path}: not part of the payload" for path in list_files(folder) if path not in known)
         except OSError as error:
             yield f"{error.filename}: {error.strerror}"
 
@@ -136,17 +136,16 @@ class Store:
 
         A damaged payload in its place is moved aside first.
         """
-        files = files_below(fresh)
+        files = list_files(fresh)
         manifest: dict[str, Any] = {
             "key": key,
             **facts,
             "files": {
-                str(path.relative_to(fresh)): {"size": path.stat().st_size, "sha256": file_sha256(path)}
-                for path in files
+                str(path.relative_to(fresh)): {"size": path.stat().st_size, "sha256": hash_file(path)} for path in files
             },
         }
         for path in files:
-            sync(path)
+            sync_to_disk(path)
         manifest["seal"] = digest(manifest)
         write_json(fresh / MANIFEST, manifest)
         for path in fresh.rglob("*"):
@@ -156,7 +155,7 @@ class Store:
             self.set_aside(key)
         fresh.rename(place)
         place.chmod(0o555)
-        sync(self.root)
+        sync_to_disk(self.root)
         return manifest
 
     def set_aside(self, key: str) -> Path:
@@ -168,7 +167,7 @@ class Store:
         # A folder that moves to another one is written to itself.
         place.chmod(0o755)
         place.rename(aside)
-        sync(self.root)
+        sync_to_disk(self.root)
         return aside
 
     def remove(self, key: str) -> None:
@@ -197,7 +196,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     """
     content = path.read_bytes()
     manifest: dict[str, Any] = json.loads(content)
-    if not isinstance(manifest, dict) or content != json_bytes(manifest):
+    if not isinstance(manifest, dict) or content != encode_json(manifest):
         raise ValueError(f"{path}: not as it was written")
     if digest({name: value for name, value in manifest.items() if name != "seal"}) != manifest.get("seal"):
         raise ValueError(f"{path}: its seal is broken")
