@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from robustfeatures.errors import UserError, printable
+from robustfeatures.errors import UserError, make_printable
 
 if TYPE_CHECKING:
     from robustfeatures.pipeline.store.store import Store
@@ -224,7 +224,7 @@ def _store(given: Path | None) -> Store:
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
-        typer.echo(printable(line))
+        typer.echo(make_printable(line))
 
 
 def _log_to(path: Path | None) -> None:
@@ -243,7 +243,7 @@ class _OneLine(logging.Formatter):
     """A line for each message, so that no name in it can pass for a line of its own; tracebacks keep theirs."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        return printable(super().formatMessage(record))
+        return make_printable(super().formatMessage(record))
 
 
 def main() -> None:
@@ -275,7 +275,7 @@ def main() -> None:
 
 
 def _complain(message: str, code: int = 1) -> int:
-    line = printable(" ".join(message.split()))
+    line = make_printable(" ".join(message.split()))
     if any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers):
         logging.getLogger(__name__).error("%s", line)
     print(f"robustfeatures: {line}", file=sys.stderr)

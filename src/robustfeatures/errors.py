@@ -13,15 +13,15 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+        super().__init__(make_printable(message))
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """`text` on one line, with the characters that a terminal would obey or not show written as escapes (`\\x1b`)."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """' (did you mean ...?)' with the nearest known name, or the list of known names where none is near."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)

@@ -34,17 +34,17 @@ def write_atomically(path: Path, content: bytes | memoryview, *, durable: bool =
     finally:
         fresh.unlink(missing_ok=True)
     if durable:
-        sync(path.parent)
+        sync_to_disk(path.parent)
 
 
-def json_bytes(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """JSON for people and programs, as every file of it is written."""
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Write JSON, atomically."""
-    write_atomically(path, json_bytes(value), durable=durable)
+    write_atomically(path, encode_json(value), durable=durable)
 
 
 def read_json(path: Path) -> Any:
@@ -52,7 +52,7 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Make the bytes of a file, or the names in a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -61,13 +61,13 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def file_sha256(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """The SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def known_sha256(path: Path) -> str:
+def hash_file_once(path: Path) -> str:
     """The SHA-256 of a file's bytes; this process reads a file once, unless it was written anew in between."""
     facts = path.stat()
     return _sha256_at(path, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
@@ -75,9 +75,9 @@ def known_sha256(path: Path) -> str:
 
 @cache
 def _sha256_at(path: Path, *facts: int) -> str:
-    return file_sha256(path)
+    return hash_file(path)
 
 
-def files_below(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """All files below a folder, sorted."""
     return sorted(path for path in folder.rglob("*") if path.is_file())

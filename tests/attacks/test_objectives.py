@@ -27,7 +27,7 @@ GOAL = torch.linspace(0, 1, 5 * 8).view(5, 8)
 def network() -> Network:
     torch.manual_seed(0)
     made = create("small-cnn", num_classes=4, image_shape=(3, 8, 8), width=4).eval().requires_grad_(False)
-    made.normalise(torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.1]))
+    made.set_normalisation(torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.1]))
     return made
 
 

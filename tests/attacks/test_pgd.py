@@ -13,7 +13,7 @@ from torch import nn
 
 from robustfeatures.attacks import pgd
 from robustfeatures.attacks.norms import norm_named
-from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
@@ -40,7 +40,7 @@ def test_equals_foolbox(network: Network, digits: Digits, norm: str, targeted: b
     attack = ATTACKS[norm](abs_stepsize=eps / 5, steps=steps, random_start=False)
     criteria = foolbox.criteria
     criterion = criteria.TargetedMisclassification(goal) if targeted else criteria.Misclassification(labels)
-    with frozen(network):
+    with freeze(network):
         model = foolbox.PyTorchModel(network, bounds=(0, 1), device="cpu")
         expected = attack.run(model, images, criterion, epsilon=eps)
     found = pgd(network, images, goal, norm=norm, eps=eps, step_size=eps / 5, steps=steps, targeted=targeted)

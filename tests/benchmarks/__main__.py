@@ -17,7 +17,7 @@ import torch
 import typer
 
 from robustfeatures.attacks.evaluating.settings import PGD
-from robustfeatures.data.preparing import prepared
+from robustfeatures.data.preparation import prepare_splits
 from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.precision import has_bfloat16
@@ -73,7 +73,7 @@ def setting(
     data: Data, count: int, device: torch.device, precision: Precision, raw: Path, split: str = "train"
 ) -> work.Setting:
     """`count` images of a split, drawn with a fixed seed."""
-    part = prepared(data, raw)[split]
+    part = prepare_splits(data, raw)[split]
     rows = np.random.default_rng(0).permutation(len(part.labels))[:count]
     images = torch.from_numpy(part.images[rows]).float() / 255
     return work.Setting(device, precision, images.to(device), torch.from_numpy(part.labels[rows]).to(device))

@@ -12,8 +12,8 @@ from torch.nn import functional
 from robustfeatures.attacks import l2
 from robustfeatures.attacks.evaluating.evaluation import Subject, judged
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation
-from robustfeatures.engine.batches import InMemory, batch_size
-from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.batches import InMemory, choose_batch_size
+from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
 from tests.benchmarks.timing import seconds
@@ -42,9 +42,9 @@ def naive(network: nn.Module, images: Tensor, labels: Tensor, attack: PGD, radii
 
     An image that an iterate of any run at a radius shows misclassified is broken there and at every larger radius.
     """
-    size = batch_size(images.device, images.shape[1:])
+    size = choose_batch_size(images.device, images.shape[1:])
     standing = torch.ones((len(radii), len(images)), dtype=torch.bool, device=images.device)
-    with frozen(network):
+    with freeze(network):
         for level, radius in enumerate(torch.tensor(radii, device=images.device)):
             for rows in torch.split(torch.arange(len(images), device=images.device), size):
                 origin, wanted = images[rows], labels[rows]

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from robustfeatures.attacks import invert, pgd
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.engine.batches import InMemory, batch_size
+from robustfeatures.engine.batches import InMemory, choose_batch_size
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.settings import Precision
 from robustfeatures.models import create
@@ -46,7 +46,7 @@ class Setting:
         torch.manual_seed(0)
         shape = (self.images.shape[1], self.images.shape[2], self.images.shape[3])
         network = create(architecture, num_classes=10, image_shape=shape, width=width)
-        network.normalise(self.images.mean((0, 2, 3)).cpu(), self.images.std((0, 2, 3)).cpu())
+        network.set_normalisation(self.images.mean((0, 2, 3)).cpu(), self.images.std((0, 2, 3)).cpu())
         return network.to(self.device).eval()
 
 
@@ -70,7 +70,7 @@ def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int
     library = foolbox.attacks.L2ProjectedGradientDescentAttack(abs_stepsize=STEP_SIZE, steps=steps, random_start=False)
     wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=setting.device)
     frozen_network = FrozenNetwork(network, precision=setting.precision)
-    size = batch_size(setting.device, setting.images.shape[1:])
+    size = choose_batch_size(setting.device, setting.images.shape[1:])
 
     def by_library(images: Tensor, goal: Tensor) -> None:
         library(wrapped, images, foolbox.criteria.TargetedMisclassification(goal), epsilons=EPS)
@@ -91,7 +91,7 @@ def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int
 
 def compilation(setting: Setting, architecture: str, steps: int, rounds: int) -> dict[str, float]:
     """Some steps of the attack on one block of images, eager and compiled by torch."""
-    block = batch_size(setting.device, setting.images.shape[1:])
+    block = choose_batch_size(setting.device, setting.images.shape[1:])
     few = replace(setting, images=setting.images[:block], labels=setting.labels[:block])
     network = setting.network(architecture)
     eager, compiled = (FrozenNetwork(network, precision=setting.precision, compile=each) for each in (False, True))
@@ -119,7 +119,7 @@ def inversion(
         return (network.representation(images) - goal).norm(dim=1).sum()
 
     def ours() -> None:
-        size = batch_size(setting.device, setting.images.shape[1:])
+        size = choose_batch_size(setting.device, setting.images.shape[1:])
         for begin, images in zip(torch.split(start, size), torch.split(setting.images, size), strict=True):
             invert(frozen_network, begin, images, step_size=STEP_SIZE, steps=steps)
 

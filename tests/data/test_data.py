@@ -11,7 +11,7 @@ import pytest
 import robustfeatures
 from robustfeatures.data import digits
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.data.preparing import split
+from robustfeatures.data.preparation import draw_splits
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.settings import POOL, Data
 from robustfeatures.errors import UserError
@@ -40,7 +40,7 @@ def test_splits_are_disjoint_whole_stratified_and_fixed(seed: int) -> None:
     raw = digits.load(DIGITS, Path())
     labels = raw[POOL].labels
     parameters = Data(source="digits", validation=0.15, test=0.25, split_seed=seed)
-    parts = split(raw, parameters)
+    parts = draw_splits(raw, parameters)
     assert set(parts) == {"train", "validation", "test"}
     together = np.concatenate([part.source_index for part in parts.values()])
     np.testing.assert_array_equal(np.sort(together), np.arange(len(labels)))
@@ -49,20 +49,20 @@ def test_splits_are_disjoint_whole_stratified_and_fixed(seed: int) -> None:
         np.testing.assert_array_equal(part.labels, labels[part.source_index])
         np.testing.assert_array_equal(part.images[np.arange(5)], raw[POOL].images[part.source_index[:5]])
         assert np.abs(np.bincount(part.labels) - share * np.bincount(labels)).max() <= 1.5
-    again = split(raw, parameters)
+    again = draw_splits(raw, parameters)
     assert all(np.array_equal(again[name].source_index, parts[name].source_index) for name in parts)
 
 
 def test_a_source_keeps_its_own_test_split() -> None:
     images = np.zeros((40, 1, 2, 2), np.uint8)
     raw = {name: RawData(images, np.arange(40) % 2, ("a", "b")) for name in ("train", "test")}
-    parts = split(raw, Data(source="mnist", validation=0.25))
+    parts = draw_splits(raw, Data(source="mnist", validation=0.25))
     assert {name: (len(part.labels), part.origin) for name, part in parts.items()} == {
         "train": (30, "train"),
         "validation": (10, "train"),
         "test": (40, "test"),
     }
-    assert set(split(raw, Data(source="mnist"))) == {"train", "test"}
+    assert set(draw_splits(raw, Data(source="mnist"))) == {"train", "test"}
 
 
 def pairs(count: int) -> RawData:
@@ -71,13 +71,13 @@ def pairs(count: int) -> RawData:
 
 def test_a_source_without_a_test_split_gives_some_of_its_training_images() -> None:
     """As a folder of `train` and `val` does, and an npz of `train_images` alone; both shares are of all of `train`."""
-    parts = split({"train": pairs(80), "validation": pairs(40)}, Data(source="folder", test=0.25))
+    parts = draw_splits({"train": pairs(80), "validation": pairs(40)}, Data(source="folder", test=0.25))
     assert {name: (len(part.labels), part.origin) for name, part in parts.items()} == {
         "train": (60, "train"),
         "validation": (40, "validation"),
         "test": (20, "train"),
     }
-    parts = split({"train": pairs(80)}, Data(source="npz", test=0.25, validation=0.15))
+    parts = draw_splits({"train": pairs(80)}, Data(source="npz", test=0.25, validation=0.15))
     assert {name: len(part.labels) for name, part in parts.items()} == {"train": 48, "test": 20, "validation": 12}
     together = np.concatenate([part.source_index for part in parts.values()])
     np.testing.assert_array_equal(np.sort(together), np.arange(80))
@@ -97,13 +97,13 @@ def test_shares_are_of_all_images_to_the_image(
     count: int, test: float, validation: float, expected: tuple[int, int]
 ) -> None:
     for name in (POOL, "train"):
-        parts = split({name: pairs(count)}, Data(source="npz", test=test, validation=validation))
+        parts = draw_splits({name: pairs(count)}, Data(source="npz", test=test, validation=validation))
         assert (len(parts["test"].labels), len(parts["validation"].labels)) == expected
 
 
 def test_the_digits_of_all_studies_stay_where_they_are() -> None:
     """The rows that the published results were made from."""
-    parts = split(digits.load(DIGITS, Path()), DIGITS)
+    parts = draw_splits(digits.load(DIGITS, Path()), DIGITS)
     assert {name: hashlib.sha256(part.source_index.tobytes()).hexdigest()[:16] for name, part in parts.items()} == {
         "train": "400c8d32e5860398",
         "test": "a18a99c68d6d634f",
@@ -125,13 +125,13 @@ def test_the_digits_of_all_studies_stay_where_they_are() -> None:
 def test_shares_that_do_not_fit_the_source(splits: list[str], shares: dict[str, float], expected: str) -> None:
     raw = {name: RawData(np.zeros((40, 1, 2, 2), np.uint8), np.arange(40) % 2, ("a", "b")) for name in splits}
     with pytest.raises(UserError, match=f"^{expected}"):
-        split(raw, Data(source="mnist", **shares))
+        draw_splits(raw, Data(source="mnist", **shares))
 
 
 def test_too_few_images_for_a_split() -> None:
     raw = RawData(np.zeros((4, 1, 2, 2), np.uint8), np.array([0, 0, 1, 1]), ("a", "b"))
     with pytest.raises(UserError, match=r"data\.validation, data\.test: the images cannot be split so"):
-        split({POOL: raw}, DIGITS)
+        draw_splits({POOL: raw}, DIGITS)
 
 
 def test_to_torch() -> None:

@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 
 from robustfeatures.data import cinic10, folder, restricted_imagenet
-from robustfeatures.data.preparing import prepared
+from robustfeatures.data.preparation import prepare_splits
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.settings import Data
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan.recipe import Recipe
 from tests.conftest import REPOSITORY
@@ -71,7 +71,7 @@ def test_a_pool_is_sorted_and_its_pixels_are_those_of_the_files(tmp_path: Path) 
     pictures = {"b/2.png": picture(1), "b/10.png": picture(2), "a/x.tif": picture(3), "a/w.BMP": picture(4)}
     write(tmp_path, {**pictures, "a/notes.txt": b"no image", "a/._x.png": b"no image"})
     wanted = parameters(tmp_path)
-    wanted = replace(wanted, sha256=folder.own_digest(wanted))
+    wanted = replace(wanted, sha256=folder.compute_digest(wanted))
     raw = folder.load(wanted, NOWHERE)
     assert list(raw) == ["all"]
     pool = raw["all"]
@@ -110,7 +110,7 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
 def test_the_digest_is_the_documented_one_and_covers_names_and_bytes(tmp_path: Path) -> None:
     write(tmp_path, pool_of())
     wanted = parameters(tmp_path)
-    assert folder.own_digest(wanted) == digest(tmp_path)
+    assert folder.compute_digest(wanted) == digest(tmp_path)
     (tmp_path / "cat" / "0.png").rename(tmp_path / "cat" / "00.png")
     with pytest.raises(UserError, match=r"^data\.sha256: .* has the SHA-256 [0-9a-f]{64}, not [0-9a-f]{64}"):
         folder.load(wanted, NOWHERE)
@@ -125,7 +125,7 @@ def test_the_digest_is_the_documented_one_and_covers_names_and_bytes(tmp_path: P
 @pytest.mark.parametrize("size", [3, 4, 9])
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_resizing_is_that_of_torchvision(tmp_path: Path, size: int, mode: str) -> None:
-    transforms = torchvision().transforms
+    transforms = import_torchvision().transforms
     shapes = ((7, 4), (4, 13), (6, 6), (11, 10))
     pictures = {f"a/{number}.png": picture(number, mode, shape) for number, shape in enumerate(shapes)}
     write(tmp_path, pictures)
@@ -240,10 +240,10 @@ def test_cinic10_and_its_parts(tmp_path: Path) -> None:
     whole = cinic10.load(parameters(tmp_path, source="cinic10"), NOWHERE)
     assert list(whole) == ["train", "validation", "test"]
     assert whole["validation"].images.shape == (20, 3, 32, 32)
-    digests = {folder.own_digest(parameters(tmp_path))}
+    digests = {folder.compute_digest(parameters(tmp_path))}
     for source, first in (("cinic10-cifar", "cifar10-train-100.png"), ("cinic10-imagenet", "n02691156_101.png")):
         wanted = parameters(tmp_path, source=source)
-        wanted = replace(wanted, sha256=cinic10.own_digest(wanted))
+        wanted = replace(wanted, sha256=cinic10.compute_digest(wanted))
         digests.add(str(wanted.sha256))
         part = cinic10.load(wanted, NOWHERE)["validation"]
         part.check(source)
@@ -295,7 +295,7 @@ def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def restricted(root: Path, **changes: object) -> Data:
     # Any digest says that other images than all of ImageNet's are meant.
     wanted = Data(source="restricted-imagenet", path=str(root), size=8, sha256="")
-    return replace(wanted, sha256=restricted_imagenet.own_digest(wanted), **changes)
+    return replace(wanted, sha256=restricted_imagenet.compute_digest(wanted), **changes)
 
 
 def test_restricted_imagenet_has_the_classes_of_the_table(imagenet: Path) -> None:
@@ -327,10 +327,10 @@ def test_restricted_imagenet_needs_a_size_and_all_classes(imagenet: Path, tmp_pa
         restricted_imagenet.load(restricted(imagenet, size=None), NOWHERE)
     write(tmp_path, {"train/n00000001/a.JPEG": picture(0, "RGB"), "val/n00000001/a.JPEG": picture(0, "RGB")})
     with pytest.raises(UserError, match=r"train has 1 class folders; the ranges count in all 1000$"):
-        restricted_imagenet.own_digest(Data(source="restricted-imagenet", path=str(tmp_path), size=8))
+        restricted_imagenet.compute_digest(Data(source="restricted-imagenet", path=str(tmp_path), size=8))
     (tmp_path / "train").rename(tmp_path / "training")
     with pytest.raises(UserError, match=r"has no folder 'train'; an ImageNet folder has train and val$"):
-        restricted_imagenet.own_digest(Data(source="restricted-imagenet", path=str(tmp_path), size=8))
+        restricted_imagenet.compute_digest(Data(source="restricted-imagenet", path=str(tmp_path), size=8))
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"the development data is not at {REAL}")
@@ -372,6 +372,6 @@ def test_brought_sets_without_a_digest_must_be_the_published_ones(imagenet: Path
         ("cinic10-cifar", r"^data\.path: .*raw/cinic10: train has \d+ images, not the published 20000"),
     ):
         with pytest.raises(UserError, match=expected):
-            prepared(Data(source=source, size=8), tmp_path / "raw")
+            prepare_splits(Data(source=source, size=8), tmp_path / "raw")
     here, there = (Recipe("label", Data(source="cinic10", path=path), {}) for path in ("here", "there"))
     assert here.digest != there.digest

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from robustfeatures.data import cinic10, folder, restricted_imagenet
-from robustfeatures.data.preparing import prepared
+from robustfeatures.data.preparation import prepare_splits
 from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
 from robustfeatures.tools.fetching import fetch
@@ -42,13 +42,13 @@ def test_classes_that_would_be_counted_wrongly(tmp_path: Path, split: str, old: 
     wanted = synset_folders(tmp_path)
     (tmp_path / split / old).rename(tmp_path / split / new)
     with pytest.raises(UserError, match=rf"^data\.path: .*{expected}"):
-        restricted_imagenet.own_digest(wanted)
+        restricted_imagenet.compute_digest(wanted)
 
 
 def test_fetching_tells_what_a_published_set_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = cinic(tmp_path / "raw" / "cinic10")
     path = study(tmp_path, source="cinic10-cifar")
-    own = cinic10.own_digest(parameters(place, source="cinic10-cifar"))
+    own = cinic10.compute_digest(parameters(place, source="cinic10-cifar"))
     with pytest.raises(UserError) as refusal:
         list(fetch(path, tmp_path / "raw"))
     assert str(refusal.value) == (
@@ -69,10 +69,10 @@ def test_restricted_imagenet_with_too_few_images(tmp_path: Path) -> None:
     for first, last in restricted_imagenet.RANGES.values():
         for number in range(first, last + 1):
             write(tmp_path, {f"{split}/n{number:08d}/0.JPEG": b"not read" for split in ("train", "val")})
-    own = restricted_imagenet.own_digest(replace(wanted, sha256=""))
+    own = restricted_imagenet.compute_digest(replace(wanted, sha256=""))
     message = r"train/n00000151 has 1 images, ImageNet's has 732 to 1300; mend it, or"
     with pytest.raises(UserError, match=rf"{message}, to use just these images, give data\.sha256: {own}$"):
-        restricted_imagenet.own_digest(wanted)
+        restricted_imagenet.compute_digest(wanted)
     with pytest.raises(UserError, match=rf"{message} give data\.sha256, which `robustfeatures fetch` tells$"):
         restricted_imagenet.load(wanted, NOWHERE)
 
@@ -85,11 +85,11 @@ def test_a_link_to_nothing_is_no_less_an_image(tmp_path: Path, place: str) -> No
     link = tmp_path / place
     link.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match=rf"^data\.path: {link} is a link to nothing$"):
-        folder.own_digest(Data(source="folder", path=str(tmp_path)))
+        folder.compute_digest(Data(source="folder", path=str(tmp_path)))
     link.unlink()
     link.symlink_to(link)
     with pytest.raises(UserError, match=rf"^data\.path: {link} is a link to nothing$"):
-        folder.own_digest(Data(source="folder", path=str(tmp_path)))
+        folder.compute_digest(Data(source="folder", path=str(tmp_path)))
 
 
 def test_links_to_images_and_folders_are_followed(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_links_to_images_and_folders_are_followed(tmp_path: Path) -> None:
     (tmp_path / "here" / "cat" / "0.png").symlink_to(tmp_path / "there" / "cat" / "0.png")
     (tmp_path / "here" / "cat" / "notes.txt").symlink_to(tmp_path / "nowhere")
     data = Data(source="folder", path=str(tmp_path / "here"))
-    pool = folder.load(replace(data, sha256=folder.own_digest(data)), NOWHERE)["all"]
+    pool = folder.load(replace(data, sha256=folder.compute_digest(data)), NOWHERE)["all"]
     assert pool.names == ("cat/0.png", "dog/0.png", "dog/1.png")
 
 
@@ -159,4 +159,4 @@ def test_a_file_that_is_no_image_is_told_in_words(tmp_path: Path) -> None:
 def test_a_class_that_no_study_could_name(tmp_path: Path) -> None:
     write(tmp_path, {f"{'x' * 201}/0.png": picture(0), "y/0.png": picture(1)})
     with pytest.raises(UserError, match=rf"^data\.path: {tmp_path}: class_names: the name of class 0 begins 'x+' and"):
-        prepared(parameters(tmp_path, test=0.5), NOWHERE)
+        prepare_splits(parameters(tmp_path, test=0.5), NOWHERE)

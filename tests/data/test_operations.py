@@ -13,16 +13,16 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from robustfeatures.data.operations import apply
+from robustfeatures.data.operations import apply_operation
 from robustfeatures.data.raw import Part, RawData
 from robustfeatures.data.settings import (
     POOL,
     Concatenate,
     Data,
     KeepClasses,
-    Listed,
+    KeepListed,
+    KeepNamed,
     MergeClasses,
-    Named,
     Operation,
     Relabel,
     Subset,
@@ -67,7 +67,7 @@ def no_other(parameters: Data) -> dict[str, Part]:
 
 
 def after(operation: Operation, parts: Mapping[str, Part] | None = None) -> dict[str, Part]:
-    return apply(digits() if parts is None else parts, operation, no_other)
+    return apply_operation(digits() if parts is None else parts, operation, no_other)
 
 
 def read(part: Part) -> NDArray[Any]:
@@ -151,11 +151,11 @@ def test_the_rest_of_a_subset_is_every_other_image() -> None:
     assert (np.diff(rest.source_index) > 0).all()
 
 
-def listing(tmp_path: Path, text: str | bytes, split: Any = "all", **changes: Any) -> Listed:
+def listing(tmp_path: Path, text: str | bytes, split: Any = "all", **changes: Any) -> KeepListed:
     path = tmp_path / "list.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     values = {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "split": split, **changes}
-    return Listed(kind="listed", **values)
+    return KeepListed(kind="listed", **values)
 
 
 def test_a_list_of_indices(tmp_path: Path) -> None:
@@ -238,13 +238,13 @@ def test_lists_that_do_not_fit_the_source(tmp_path: Path) -> None:
 
 def test_names_by_pattern() -> None:
     """A pattern without a slash sees the name below the class folder, one with a slash sees all of it."""
-    even = after(Named(kind="named", pattern="*[02468].png"))
+    even = after(KeepNamed(kind="named", pattern="*[02468].png"))
     for split, part in even.items():
         check_against_the_source(part)
         before = digits()[split].source_index
         np.testing.assert_array_equal(part.source_index, before[before % 2 == 0])
     small = after(MergeClasses(kind="merge", groups={"four or less": HALVES["first"], "more": HALVES["last"]}))
-    for split, part in after(Named(kind="named", pattern="[1-8]/0*"), small).items():
+    for split, part in after(KeepNamed(kind="named", pattern="[1-8]/0*"), small).items():
         check_against_the_source(part)
         before = digits()[split].source_index
         kept = (LABELS[before] % 9 != 0) & (before < 1000)
@@ -266,7 +266,7 @@ def test_concatenation_goes_split_by_split_and_reads_only_what_is_asked_for() ->
     one, other = Watched(), Watched(255 - IMAGES)
     parts = digits(other)
     parts["validation"] = parts.pop("test")
-    joined = apply(digits(one), OTHER, second(parts))
+    joined = apply_operation(digits(one), OTHER, second(parts))
     assert list(joined) == ["train", "test", "validation"]
     assert one.read == other.read == []
     train = joined["train"]
@@ -284,7 +284,7 @@ def test_concatenation_goes_split_by_split_and_reads_only_what_is_asked_for() ->
 
 
 def test_a_list_after_a_concatenation_is_refused(tmp_path: Path) -> None:
-    joined = apply(digits(), OTHER, second(digits()))
+    joined = apply_operation(digits(), OTHER, second(digits()))
     with pytest.raises(UserError, match=r"the source has no split 'all' .*; list before concatenating$"):
         after(listing(tmp_path, "0"), joined)
 
@@ -300,7 +300,7 @@ def test_a_list_after_a_concatenation_is_refused(tmp_path: Path) -> None:
 )
 def test_data_sets_that_cannot_be_joined(parts: dict[str, Part], expected: str) -> None:
     with pytest.raises(UserError, match=rf"^data\.operations: concatenate: {expected}"):
-        apply(digits(), OTHER, second(parts))
+        apply_operation(digits(), OTHER, second(parts))
 
 
 @pytest.mark.parametrize(
@@ -326,8 +326,8 @@ def test_data_sets_that_cannot_be_joined(parts: dict[str, Part], expected: str) 
         ),
         (Subset(kind="subset", split="train", samples=9), "subset: 9 samples cannot be drawn by class: "),
         (Subset(kind="subset", split="validation", samples=9), "subset: there is no split 'validation'"),
-        (Named(kind="named", pattern="*.jpg"), r"named: no file name matches '\*\.jpg', such as '1/0001\.png'"),
-        (Named(kind="named", pattern="000?.png"), "named: no image of the class '0' is left in the split 'train'"),
+        (KeepNamed(kind="named", pattern="*.jpg"), r"named: no file name matches '\*\.jpg', such as '1/0001\.png'"),
+        (KeepNamed(kind="named", pattern="000?.png"), "named: no image of the class '0' is left in the split 'train'"),
     ],
 )
 def test_operations_that_do_not_fit(operation: Operation, expected: str) -> None:
@@ -361,7 +361,7 @@ def test_a_subset_of_too_few_images(*, rest: bool, remedy: str) -> None:
 
 def test_patterns_need_names() -> None:
     with pytest.raises(UserError, match="named: the images of this source have no file names"):
-        after(Named(kind="named", pattern="*"), digits(names=False))
+        after(KeepNamed(kind="named", pattern="*"), digits(names=False))
 
 
 def test_no_operation_reads_an_image(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_no_operation_reads_an_image(tmp_path: Path) -> None:
         Relabel(kind="relabel", mapping={"3": "8", "8": "3"}),
         Subset(kind="subset", split="train", samples=100),
         listing(tmp_path, "\n".join(map(str, range(900)))),
-        Named(kind="named", pattern="*[02468].png"),
+        KeepNamed(kind="named", pattern="*[02468].png"),
     ):
         after(operation, digits(watched))
     assert watched.read == []

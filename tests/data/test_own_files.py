@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from robustfeatures.data import constructed, npz
-from robustfeatures.data.preparing import prepared
+from robustfeatures.data.preparation import prepare_splits
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.settings import Data
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.errors import UserError
 
 NOWHERE = Path("unused")
@@ -41,7 +41,7 @@ def saved(tmp_path: Path, values: dict[str, np.ndarray]) -> Data:
 
 def test_a_pool_in_an_npz(tmp_path: Path) -> None:
     wanted = saved(tmp_path, {**arrays(), "source_index": np.arange(40)})
-    assert npz.own_digest(wanted) == wanted.sha256
+    assert npz.compute_digest(wanted) == wanted.sha256
     raw = npz.load(wanted, NOWHERE)
     assert list(raw) == ["all"]
     np.testing.assert_array_equal(everything(raw["all"]), arrays()["images"])
@@ -74,11 +74,11 @@ def test_floats_stay_floats_and_classes_without_names_are_numbered(tmp_path: Pat
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_arrays_are_resized_like_images(tmp_path: Path, dtype: type) -> None:
-    transforms = torchvision().transforms
+    transforms = import_torchvision().transforms
     images = GENERATOR.integers(0, 256, (4, 3, 6, 9), dtype=np.uint8)
     values = images if dtype == np.uint8 else (images / np.float32(255)).astype(np.float32)
     wanted = saved(tmp_path, {"train_images": values, "train_labels": np.arange(4)})
-    raw = prepared(replace(wanted, size=4), NOWHERE)["train"]
+    raw = prepare_splits(replace(wanted, size=4), NOWHERE)["train"]
     assert raw.images.shape == (4, 3, 4, 4)
     assert raw.images.dtype == dtype
     reference = transforms.Compose([transforms.Resize(4, antialias=True), transforms.CenterCrop(4)])
@@ -170,7 +170,7 @@ def as_list(values: np.ndarray) -> list[torch.Tensor]:
 def test_tensors_in_the_published_layout(tmp_path: Path, form: Callable[[np.ndarray], Any], *, legacy: bool) -> None:
     """Read as the published README reads them: torch.cat(torch.load(...))."""
     wanted = tensors(tmp_path / "robust_CIFAR", form(FLOATS), form(LABELS), legacy=legacy)
-    assert constructed.own_digest(wanted) == wanted.sha256
+    assert constructed.compute_digest(wanted) == wanted.sha256
     raw = constructed.load(wanted, NOWHERE)
     assert list(raw) == ["all"]
     pool = raw["all"]

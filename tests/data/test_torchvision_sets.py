@@ -26,7 +26,7 @@ from robustfeatures.data import cifar10, cifar10_1, mnist, svhn
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.registry import SOURCES, Size
 from robustfeatures.data.settings import Data
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.errors import UserError
 from tests.conftest import REPOSITORY
 from tests.data.test_download import Server, closed_port, visible
@@ -90,7 +90,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     def no_other_way(url: str, *_: object) -> None:
         raise AssertionError(f"torchvision downloads {url} by itself")
 
-    monkeypatch.setattr(torchvision().datasets.utils, "_urlretrieve", no_other_way)
+    monkeypatch.setattr(import_torchvision().datasets.utils, "_urlretrieve", no_other_way)
     running = Server({})
     yield running
     running.close()
@@ -115,7 +115,7 @@ def serve_cifar10(
     server: Server, monkeypatch: pytest.MonkeyPatch, photographs: Photographs, test: int
 ) -> dict[str, bytes]:
     """Serve the last `test` photographs as CIFAR-10's test batch and the others as its five batches to train on."""
-    kind = torchvision().datasets.CIFAR10
+    kind = import_torchvision().datasets.CIFAR10
     train = len(photographs.labels) - test
     edges = [*np.linspace(0, train, 6).astype(int).tolist(), len(photographs.labels)]
     files = {"batches.meta": pickle.dumps({"label_names": CLASSES, "num_vis": 3072}, protocol=2)}
@@ -152,7 +152,7 @@ def serve_mnist(server: Server, monkeypatch: pytest.MonkeyPatch, photographs: Ph
         for name, content in ((f"{prefix}-images-idx3-ubyte.gz", images), (f"{prefix}-labels-idx1-ubyte.gz", labels)):
             server.files[name] = gzip.compress(content)
             resources.append((name, md5(server.files[name])))
-    kind = torchvision().datasets.MNIST
+    kind = import_torchvision().datasets.MNIST
     monkeypatch.setattr(kind, "mirrors", [closed_port(), server.url])
     monkeypatch.setattr(kind, "resources", resources)
     publish(monkeypatch, "mnist", train=train, test=test)
@@ -171,7 +171,7 @@ def serve_svhn(server: Server, monkeypatch: pytest.MonkeyPatch, photographs: Pho
         published[split] = [server.url + name, name, md5(file.getvalue())]
     # Never asked for.
     published["extra"] = [server.url + "extra_32x32.mat", "extra_32x32.mat", "0" * 32]
-    monkeypatch.setattr(torchvision().datasets.SVHN, "split_list", published)
+    monkeypatch.setattr(import_torchvision().datasets.SVHN, "split_list", published)
     publish(monkeypatch, "svhn", train=train, test=test)
 
 
@@ -235,7 +235,7 @@ def test_a_damaged_batch_is_extracted_again(
 
 def test_an_archive_that_holds_something_else(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     serve_cifar10(server, monkeypatch, invented(70, (32, 32, 3)), test=20)
-    monkeypatch.setattr(torchvision().datasets.CIFAR10, "test_list", [["test_batch", "0" * 32]])
+    monkeypatch.setattr(import_torchvision().datasets.CIFAR10, "test_list", [["test_batch", "0" * 32]])
     with pytest.raises(UserError, match=r"cifar10: the archive does not hold the published files: "):
         cifar10.load(Data(source="cifar10"), tmp_path)
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.derived.inversion import noise, start_rows
-from robustfeatures.derived.targeted_attack import targets
+from robustfeatures.derived.inversion import draw_noise, draw_start_rows
+from robustfeatures.derived.targeted_attack import draw_targets
 
 
 def test_targets_and_starts_depend_on_the_image_alone() -> None:
     """Neither the other images nor their order changes what is drawn for one of them."""
     labels, indices = np.arange(1000) % 10, np.arange(1000) * 3
-    drawn = targets(labels, indices, target="random", num_classes=10, seed=0)
+    drawn = draw_targets(labels, indices, target="random", num_classes=10, seed=0)
     np.testing.assert_array_equal(
-        drawn[500:], targets(labels[500:], indices[500:], target="random", num_classes=10, seed=0)
+        drawn[500:], draw_targets(labels[500:], indices[500:], target="random", num_classes=10, seed=0)
     )
-    assert not np.array_equal(drawn, targets(labels, indices, target="random", num_classes=10, seed=1))
+    assert not np.array_equal(drawn, draw_targets(labels, indices, target="random", num_classes=10, seed=1))
     # Uniform over all classes, whatever the label: each of 100 cells holds 10 on average.
     table = np.histogram2d(labels, drawn, bins=10)[0]
     assert ((table - 10) ** 2 / 10).sum() < 160
-    np.testing.assert_array_equal(targets(labels, indices, target="next", num_classes=10, seed=0), (labels + 1) % 10)
-    assert (targets(labels, indices, target=7, num_classes=10, seed=0) == 7).all()
+    np.testing.assert_array_equal(
+        draw_targets(labels, indices, target="next", num_classes=10, seed=0), (labels + 1) % 10
+    )
+    assert (draw_targets(labels, indices, target=7, num_classes=10, seed=0) == 7).all()
 
 
 def test_inversions_start_at_another_image_whatever_its_label() -> None:
@@ -30,13 +32,13 @@ def test_inversions_start_at_another_image_whatever_its_label() -> None:
     original = ImageDataset(
         generator.random((count, 1, 2, 2), dtype=np.float32), labels, {"source_index": np.arange(count) + 7}, ("x",) * 5
     )
-    index = original.provenance["source_index"][start_rows(original, seed=0)]
+    index = original.provenance["source_index"][draw_start_rows(original, seed=0)]
     assert (index != original.provenance["source_index"]).all()
     table = np.histogram2d(labels, labels[index - 7], bins=5)[0]
     # 16 degrees of freedom; 40 is beyond the 99.9th percentile.
     assert ((table - 20) ** 2 / 20).sum() < 45
-    drawn = noise(original.provenance["source_index"], (1, 2, 2), seed=0)
-    np.testing.assert_array_equal(noise(original.provenance["source_index"][300:], (1, 2, 2), seed=0), drawn[300:])
+    drawn = draw_noise(original.provenance["source_index"], (1, 2, 2), seed=0)
+    np.testing.assert_array_equal(draw_noise(original.provenance["source_index"][300:], (1, 2, 2), seed=0), drawn[300:])
     assert drawn.min() >= 0
     assert drawn.max() <= 1
     assert abs(drawn.mean() - 0.5) < 0.02

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.derived import errors, transferring
 from robustfeatures.derived.derivation import Derivation
-from robustfeatures.derived.settings import Errors, Method, Transferring
+from robustfeatures.derived.settings import Method, Misclassified, Transferring
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
 
-ERRORS = Errors(kind="errors")
+ERRORS = Misclassified(kind="errors")
 
 
 def derived(module: ModuleType, network: Network, original: ImageDataset, method: Method) -> Derivation:

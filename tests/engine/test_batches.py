@@ -13,7 +13,7 @@ import torch
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.engine import batches as module
-from robustfeatures.engine.batches import InMemory, Streamed, batch_size, batches_of
+from robustfeatures.engine.batches import InMemory, Streamed, choose_batch_size, load_batches
 from robustfeatures.models import create
 from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
 from robustfeatures.training.accuracy import predictions
@@ -36,7 +36,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> ImageDataset:
 
 def test_streamed_batches_are_those_from_memory(stored: ImageDataset) -> None:
     order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
-    streamed, memory = batches_of(stored, CPU, memory_bytes=0), batches_of(stored, CPU)
+    streamed, memory = load_batches(stored, CPU, memory_bytes=0), load_batches(stored, CPU)
     assert isinstance(streamed, Streamed)
     assert isinstance(memory, InMemory)
     pairs = list(zip(streamed.batches(order, 64), memory.batches(order, 64), strict=True))
@@ -56,7 +56,7 @@ def test_training_and_prediction_do_not_depend_on_where_images_are(stored: Image
     for memory_bytes in (0, module.MEMORY_BYTES):
         torch.manual_seed(0)
         network = create("small-cnn", num_classes=4, image_shape=(3, 8, 8), width=4)
-        images = batches_of(stored, CPU, memory_bytes=memory_bytes)
+        images = load_batches(stored, CPU, memory_bytes=memory_bytes)
         train(network, images, torch.from_numpy(stored.labels), settings, seed=0)
         results.append((network.state_dict(), predictions(network, images)))
     (one, predicted), (other, same) = results
@@ -66,7 +66,7 @@ def test_training_and_prediction_do_not_depend_on_where_images_are(stored: Image
 
 def test_a_reader_that_stops_early_ends_its_thread(stored: ImageDataset) -> None:
     before = threading.active_count()
-    iterator = batches_of(stored, CPU, memory_bytes=0).batches(torch.arange(300), 16)
+    iterator = load_batches(stored, CPU, memory_bytes=0).batches(torch.arange(300), 16)
     next(iterator)
     assert threading.active_count() == before + 1
     iterator.close()  # type: ignore[attr-defined]
@@ -100,11 +100,11 @@ def test_rows_of_several_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def test_batches_of_an_attack_fit_the_device() -> None:
-    assert batch_size(CPU, (1, 8, 8)) == 512
-    assert batch_size(CPU, (3, 32, 32)) == 64
-    assert batch_size(CPU, (3, 224, 224)) == 8
-    assert batch_size(torch.device("cuda"), (3, 32, 32)) == 1024
-    assert batch_size(torch.device("cuda"), (3, 224, 224)) == 32
+    assert choose_batch_size(CPU, (1, 8, 8)) == 512
+    assert choose_batch_size(CPU, (3, 32, 32)) == 64
+    assert choose_batch_size(CPU, (3, 224, 224)) == 8
+    assert choose_batch_size(torch.device("cuda"), (3, 32, 32)) == 1024
+    assert choose_batch_size(torch.device("cuda"), (3, 224, 224)) == 32
 
 
 MEMORY_SCRIPT = """

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from robustfeatures.attacks import invert, pgd
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.compilation import compiled
+from robustfeatures.engine.compilation import compile_module
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
@@ -93,4 +93,4 @@ def test_a_compiler_that_fails_is_one_line_that_names_the_field(compiler: Compil
 
     compiler.error = TorchDynamoException("no C++ compiler found\nand more of it")
     with pytest.raises(UserError, match=r"^compile: .* set it to false: no C\+\+ compiler found$"):
-        compiled(network())(torch.rand(2, 1, 8, 8))
+        compile_module(network())(torch.rand(2, 1, 8, 8))

@@ -27,7 +27,7 @@ def lived_in(architecture: str, width: int) -> Network:
     """A network whose batch norms have seen data, so that folding them changes the weights."""
     torch.manual_seed(0)
     network = create(architecture, num_classes=7, image_shape=(3, 32, 32), width=width)
-    network.normalise(torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.25, 0.3]))
+    network.set_normalisation(torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.25, 0.3]))
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.reset_running_stats()
@@ -90,7 +90,7 @@ def test_refresh_follows_what_took_the_place_of_something_else() -> None:
     frozen_network = FrozenNetwork(network)
     network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # torch's stub lacks it
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    network.normalise(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.5, 0.6, 0.7]))
+    network.set_normalisation(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.5, 0.6, 0.7]))
     other = {name: value.clone() for name, value in lived_in("small-cnn", 8).state_dict().items() if "std" not in name}
     other["head.weight"] *= 2
     network.load_state_dict(other, strict=False, assign=True)
@@ -134,7 +134,7 @@ def test_oblong_grey_images_have_the_networks_numbers_and_gradients(architecture
     torch.manual_seed(0)
     width = None if architecture == "linear" else 4
     network = create(architecture, num_classes=5, image_shape=(1, 9, 7), width=width)
-    network.normalise(torch.tensor([0.3]), torch.tensor([0.2]))
+    network.set_normalisation(torch.tensor([0.3]), torch.tensor([0.2]))
     before = torch.get_rng_state()
     frozen_network = FrozenNetwork(network.eval())
     assert torch.equal(torch.get_rng_state(), before)
@@ -159,7 +159,7 @@ def test_an_image_with_the_representation_that_is_asked_for_stays(architecture: 
     """What is found without a gradient is to the bit what the gradient starts from; else rounding would be a step."""
     torch.manual_seed(0)
     network = create(architecture, num_classes=5, image_shape=(1, 8, 8), width=4).eval()
-    network.normalise(torch.tensor([0.3]), torch.tensor([0.2]))
+    network.set_normalisation(torch.tensor([0.3]), torch.tensor([0.2]))
     images = torch.rand(6, 1, 8, 8)
     assert torch.equal(invert(FrozenNetwork(network), images, images, step_size=0.1, steps=2), images)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from robustfeatures.engine import precision
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.engine.precision import has_bfloat16, laid_out, warn_if_emulated
+from robustfeatures.engine.precision import convert_layout, has_bfloat16, warn_if_emulated
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.training.loop import train
@@ -101,7 +101,7 @@ def cropped(images: Tensor) -> Tensor:
 def test_grey_images_in_the_plain_layout_are_convolved_there(given: Callable[[Tensor], Tensor]) -> None:
     images = given(torch.rand(2, 1, 6, 6))
     convolution = nn.Conv2d(1, 4, 3).requires_grad_(False)
-    found = convolution(laid_out(images, torch.contiguous_format))
+    found = convolution(convert_layout(images, torch.contiguous_format))
     assert found.stride() == (64, 16, 4, 1)
     torch.testing.assert_close(found, convolution(images))
 

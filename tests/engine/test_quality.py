@@ -36,7 +36,7 @@ class Photographs:
 def trained(images: Tensor, labels: Tensor, seed: int) -> Network:
     torch.manual_seed(seed)
     network = create("small-cnn", num_classes=10, image_shape=(3, 32, 32), width=12)
-    network.normalise(images.mean((0, 2, 3)), images.std((0, 2, 3)))
+    network.set_normalisation(images.mean((0, 2, 3)), images.std((0, 2, 3)))
     train(network, InMemory(images), labels, SETTINGS, seed=seed)
     return network
 

@@ -13,7 +13,7 @@ from robustfeatures.attacks.evaluating.registry import ATTACKS, AttackEntry
 from robustfeatures.attacks.evaluating.settings import Noise
 from robustfeatures.data.registry import SOURCES, SourceEntry
 from robustfeatures.derived.registry import METHODS, MethodEntry
-from robustfeatures.engine.registry import Entry, by_name, check_kinds, load
+from robustfeatures.engine.registry import Entry, check_kinds, index_by_name, load_attribute
 from robustfeatures.errors import UserError
 from robustfeatures.models.registry import NETWORKS, NetworkEntry
 
@@ -39,7 +39,7 @@ def test_an_entry_that_lacks_something_says_which(kind: type[Entry], fields: dic
 
 def test_a_name_is_given_once() -> None:
     with pytest.raises(UserError, match=r"^NetworkEntry 'mine': the name is taken; choose another$"):
-        by_name(NetworkEntry(**NETWORK), NetworkEntry(**NETWORK))
+        index_by_name(NetworkEntry(**NETWORK), NetworkEntry(**NETWORK))
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ Both = Annotated[First | Second, Discriminator("kind")]
 
 
 def test_entries_and_the_union_of_settings_hold_the_same() -> None:
-    entries = by_name(Entry(name="first"), Entry(name="second"))
+    entries = index_by_name(Entry(name="first"), Entry(name="second"))
     check_kinds(entries, {"first": First, "second": Second}, Both)
     with pytest.raises(UserError, match=r"^Second: kind: 'second' has no entry in the registry$"):
-        check_kinds(by_name(Entry(name="first")), {"first": First}, Both)
-    third = {**entries, **by_name(Entry(name="third"))}
+        check_kinds(index_by_name(Entry(name="first")), {"first": First}, Both)
+    third = {**entries, **index_by_name(Entry(name="third"))}
     missing = r"^Entry 'third': settings: Noise is not in the union of settings with kind: 'third'$"
     with pytest.raises(UserError, match=missing):
         check_kinds(third, {"first": First, "second": Second, "third": Noise}, Both)
@@ -69,19 +69,19 @@ def test_entries_and_the_union_of_settings_hold_the_same() -> None:
 
 
 def test_what_is_named_but_not_there() -> None:
-    assert load("math:floor")(1.5) == 1
+    assert load_attribute("math:floor")(1.5) == 1
     with pytest.raises(UserError, match=r"^robustfeatures\.nope:make: there is no module robustfeatures\.nope$"):
-        load("robustfeatures.nope:make")
+        load_attribute("robustfeatures.nope:make")
     with pytest.raises(UserError, match=r"^nope\.nope:make: there is no module nope$"):
-        load("nope.nope:make")
+        load_attribute("nope.nope:make")
     with pytest.raises(UserError, match=r"^robustfeatures\.errors:nope: robustfeatures\.errors has no 'nope'$"):
-        load("robustfeatures.errors:nope")
+        load_attribute("robustfeatures.errors:nope")
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_networks(name: str) -> None:
     entry = NETWORKS[name]
-    parameters = signature(load(entry.factory)).parameters
+    parameters = signature(load_attribute(entry.factory)).parameters
     assert parameters.keys() - {"width"} == {"num_classes", "image_shape"}
     # Operations are counted at the width that the factory takes without being told.
     assert (parameters["width"].default if "width" in parameters else None) == entry.width
@@ -91,12 +91,12 @@ def test_networks(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_sources(name: str) -> None:
     entry = SOURCES[name]
-    assert list(signature(load(entry.loader)).parameters) == ["parameters", "raw"]
+    assert list(signature(load_attribute(entry.loader)).parameters) == ["parameters", "raw"]
     module = entry.loader.partition(":")[0]
-    if entry.takes_path:
-        assert list(signature(load(f"{module}:own_digest")).parameters) == ["parameters"]
+    if entry.has_path:
+        assert list(signature(load_attribute(f"{module}:compute_digest")).parameters) == ["parameters"]
     if isinstance(entry.size, str):
-        assert list(signature(load(entry.size)).parameters) == ["path"]
+        assert list(signature(load_attribute(entry.size)).parameters) == ["path"]
 
 
 @pytest.mark.parametrize("kind", sorted(ATTACKS))
@@ -106,11 +106,11 @@ def test_attacks(kind: str) -> None:
         "noise": {"draws": 3},
     }
     settings = ATTACKS[kind].settings(kind=kind, **required.get(kind, {}))
-    assert list(signature(load(f"{settings.module}:attack")).parameters) == ["task", "settings"]
+    assert list(signature(load_attribute(f"{settings.module}:attack")).parameters) == ["task", "settings"]
     assert ATTACKS[kind].passes(settings, 2) > 0
 
 
 @pytest.mark.parametrize("kind", sorted(METHODS))
 def test_methods(kind: str) -> None:
-    parameters = signature(load(f"{METHODS[kind].module}:derive")).parameters
+    parameters = signature(load_attribute(f"{METHODS[kind].module}:derive")).parameters
     assert list(parameters) == ["network", "original", "method", "seed", "device"]

@@ -39,7 +39,7 @@ def imagenet(root: Path) -> Path:
 
 def test_restricted_imagenet_in_miniature(tmp_path: Path) -> None:
     root = imagenet(tmp_path / "imagenet")
-    sha256 = restricted_imagenet.own_digest(Data(source="restricted-imagenet", path=str(root), size=16, sha256=""))
+    sha256 = restricted_imagenet.compute_digest(Data(source="restricted-imagenet", path=str(root), size=16, sha256=""))
     study = read_yaml(REPOSITORY / "workflow" / "studies" / "not-bugs-restricted-imagenet.yaml")
     assert {"A9", "A2", "X5"} <= study["experiments"].keys()
     study["data"] |= {"path": str(root), "sha256": sha256, "size": 16}

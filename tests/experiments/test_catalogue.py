@@ -27,7 +27,7 @@ SHORTENED = {"cifar10-mini", "not-bugs-cifar10-fast"}
 
 
 def sources(study: Study) -> set[str]:
-    return {each.source for data in study.all_data().values() for each in data.all_sources()}
+    return {each.source for data in study.all_data().values() for each in data.iterate_sources()}
 
 
 # A million images, and so one seed.

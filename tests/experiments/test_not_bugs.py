@@ -18,7 +18,7 @@ import robustfeatures.experiments.a11_other_architectures as a11
 import robustfeatures.experiments.x1_robust_feature_leakage as x1
 import robustfeatures.experiments.x2_learning_from_errors as x2
 import robustfeatures.experiments.x5_attack_success as x5
-from robustfeatures.derived.settings import Errors
+from robustfeatures.derived.settings import Misclassified
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
@@ -252,7 +252,7 @@ def test_x2_learns_from_errors_alone(study: Study) -> None:
     needs = {need.row: need.recipe for need in x2.needs(Pieces(study), settings) if need.seed == 1}
     weak, learned = (needs[row].inputs["model"] for row in (x2.WEAK, x2.ERRORS))
     errors = learned.inputs["data"]
-    assert errors.parameters.method == Errors(kind="errors")  # type: ignore[union-attr]
+    assert errors.parameters.method == Misclassified(kind="errors")  # type: ignore[union-attr]
     assert errors.inputs["source"] is weak
     assert learned.parameters.architecture == weak.parameters.architecture  # type: ignore[union-attr]
     assert learned.parameters.seed != weak.parameters.seed  # type: ignore[union-attr]

@@ -270,12 +270,12 @@ def test_b5_tests_each_model_on_both_sets() -> None:
 
 
 def test_b5_halves_share_no_image() -> None:
-    from robustfeatures.data.preparing import prepared
+    from robustfeatures.data.preparation import prepare_splits
 
     study: Study = read_study(STUDIES / "digits-full.yaml")
-    halves = [prepared(study.other_data[name], Path()) for name in ("first-half", "second-half")]
+    halves = [prepare_splits(study.other_data[name], Path()) for name in ("first-half", "second-half")]
     assert study.data is not None
-    whole = prepared(study.data, Path())
+    whole = prepare_splits(study.data, Path())
     for split in ("train", "test"):
         one, other = (set(half[split].source_index.tolist()) for half in halves)
         assert not one & other

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from robustfeatures.errors import UserError
-from robustfeatures.files import files_below
+from robustfeatures.files import list_files
 from robustfeatures.pipeline.store.store import MANIFEST, Store, discard
 from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
@@ -78,7 +78,7 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (flip_a_bit, truncate, remove, mak
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_file_is_named_and_not_read(store: Store, damage: Callable[[Path], None]) -> None:
-    paths = [path for key in PAYLOADS for path in files_below(store.payload(key))]
+    paths = [path for key in PAYLOADS for path in list_files(store.payload(key))]
     assert len(paths) == 8
     named = stopped = rebuilt = 0
     for path in paths:
@@ -123,7 +123,7 @@ def test_every_bit_of_a_manifest(store: Store) -> None:
 
 
 def test_all_at_once(store: Store) -> None:
-    paths = [path for key in PAYLOADS for path in files_below(store.payload(key)) if path.name != MANIFEST]
+    paths = [path for key in PAYLOADS for path in list_files(store.payload(key)) if path.name != MANIFEST]
     for number, path in enumerate(paths):
         DAMAGES[number % len(DAMAGES)](path)
     assert [line.partition(": ")[0] for line in verify(store)] == sorted(map(str, paths))

@@ -31,7 +31,7 @@ EPS = 0.3
 def linear(digits: Digits) -> Network:
     torch.manual_seed(0)
     network = create("linear", num_classes=10, image_shape=(1, 8, 8))
-    network.normalise(digits.images.mean(), digits.images.std())
+    network.set_normalisation(digits.images.mean(), digits.images.std())
     settings = Training(epochs=4, batch_size=64, learning_rate=0.05)
     train(network, InMemory(digits.images[:1000]), digits.labels[:1000], settings, seed=0)
     return network.eval()

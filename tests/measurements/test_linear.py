@@ -116,7 +116,7 @@ def tensors(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
 def linear_network(problem: Problem) -> Network:
     torch.manual_seed(0)
     network = create("linear", num_classes=2, image_shape=(1, 8, 8))
-    network.normalise(torch.tensor([problem.mean[0]]).float(), torch.tensor([problem.std[0]]).float())
+    network.set_normalisation(torch.tensor([problem.mean[0]]).float(), torch.tensor([problem.std[0]]).float())
     return network
 
 

@@ -90,7 +90,7 @@ def line() -> Network:
     """A linear network of two classes: the gradient of its loss is known but for a factor."""
     torch.manual_seed(0)
     network = create("linear", num_classes=2, image_shape=(1, 4, 4))
-    network.normalise(torch.tensor([0.4]), torch.tensor([0.2]))
+    network.set_normalisation(torch.tensor([0.4]), torch.tensor([0.2]))
     return network.eval()
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures import load_model
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.models import create
 from tests.models.test_architectures import CIFAR, disturbed
 
-models = torchvision().models
+models = import_torchvision().models
 
 
 @torch.no_grad()

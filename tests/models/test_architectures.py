@@ -13,7 +13,7 @@ from torch.fx.experimental.optimization import fuse
 
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
-from robustfeatures.models.network import GlobalAverage, Network
+from robustfeatures.models.network import GlobalAveragePool, Network
 from robustfeatures.models.registry import NETWORKS
 
 CIFAR = (3, 32, 32)
@@ -161,7 +161,7 @@ def test_the_width_scales_the_representation(architecture: str, components: int)
 def test_batch_norms_fold_into_convolutions(architecture: str) -> None:
     network = disturbed(narrow(architecture))
     images = torch.rand(4, *CIFAR)
-    network.normalise(torch.rand(3), torch.rand(3) + 0.5)
+    network.set_normalisation(torch.rand(3), torch.rand(3) + 0.5)
     folded = fuse(network)
     with torch.no_grad():
         expected, logits = network(images), folded(images)
@@ -268,13 +268,13 @@ def test_names_cost_no_torch() -> None:
 def test_the_global_average_is_torchs_in_both_layouts() -> None:
     images = torch.rand(5, 6, 3, 4, dtype=torch.float64)
     for layout in (torch.contiguous_format, torch.channels_last):
-        found = GlobalAverage()(images.contiguous(memory_format=layout))
+        found = GlobalAveragePool()(images.contiguous(memory_format=layout))
         torch.testing.assert_close(found, images.mean((2, 3)), atol=1e-14, rtol=0)
 
 
 def test_the_gradient_of_the_global_average_is_laid_out_as_networks_run() -> None:
     images = torch.rand(5, 6, 3, 4).contiguous(memory_format=torch.channels_last).requires_grad_(True)
-    (gradient,) = torch.autograd.grad(GlobalAverage()(images).square().sum(), images)
+    (gradient,) = torch.autograd.grad(GlobalAveragePool()(images).square().sum(), images)
     assert gradient.stride() == images.stride()
 
 

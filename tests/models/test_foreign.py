@@ -60,7 +60,7 @@ def test_wrappings(trained: Network, tmp_path: Path, prefix: str, key: str | Non
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".ckpt"])
 def test_own_names_keep_their_normalisation(trained: Network, tmp_path: Path, suffix: str) -> None:
-    trained.normalise(torch.rand(3), torch.rand(3) + 0.5)
+    trained.set_normalisation(torch.rand(3), torch.rand(3) + 0.5)
     path = tmp_path / f"weights{suffix}"
     torch.save(trained.state_dict(), path)
     images = torch.rand(2, *CIFAR)

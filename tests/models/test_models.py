@@ -35,7 +35,7 @@ def test_normalisation_is_inside_and_saved(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = create("small-cnn", num_classes=10, image_shape=(3, 8, 8))
     images = torch.rand(200, 3, 8, 8) * torch.tensor([0.2, 0.5, 1.0]).view(3, 1, 1)
-    network.normalise(images.mean(dim=(0, 2, 3)), images.std(dim=(0, 2, 3)))
+    network.set_normalisation(images.mean(dim=(0, 2, 3)), images.std(dim=(0, 2, 3)))
     seen: list[torch.Tensor] = []
     network.features.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     network(images)

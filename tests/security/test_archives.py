@@ -14,7 +14,7 @@ import pytest
 
 from robustfeatures.data import cifar10, mnist, npz
 from robustfeatures.data.settings import Data
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.errors import UserError
 from tests.data.test_download import Server
 from tests.data.test_torchvision_sets import assert_same, invented, md5, serve_cifar10, serve_mnist, server
@@ -88,7 +88,7 @@ def test_cifar10(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     (outside / "kept").write_text("kept")
     content = packed(MEMBERS[hostile](outside), files if whole else {})
     server.files["cifar.tar.gz"] = content
-    monkeypatch.setattr(torchvision().datasets.CIFAR10, "tgz_md5", md5(content))
+    monkeypatch.setattr(import_torchvision().datasets.CIFAR10, "tgz_md5", md5(content))
     if whole:
         # What is published is there too, and is taken; where a member appears twice, the later one counts.
         assert_same(cifar10.load(Data(source="cifar10"), raw), photographs, test=20)
@@ -108,7 +108,7 @@ def test_mnist_whose_archives_name_another_file(
 ) -> None:
     photographs = invented(70, (28, 28))
     serve_mnist(server, monkeypatch, photographs, test=20)
-    kind = torchvision().datasets.MNIST
+    kind = import_torchvision().datasets.MNIST
     for name, _ in kind.resources:
         file = io.BytesIO()
         with gzip.GzipFile("../../../../outside", "wb", fileobj=file) as archive:
@@ -127,7 +127,7 @@ def test_npz_with_members_elsewhere(tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(name, archive.read("labels.npy"))
     wanted = Data(source="npz", path=str(path))
-    raw = npz.load(Data(source="npz", path=str(path), sha256=npz.own_digest(wanted)), Path())
+    raw = npz.load(Data(source="npz", path=str(path), sha256=npz.compute_digest(wanted)), Path())
     assert len(raw["all"].labels) == 4
     assert list(tmp_path.rglob("outside*")) == []
     assert not Path("/tmp/outside.npy").exists()  # noqa: S108

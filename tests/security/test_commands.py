@@ -39,7 +39,7 @@ def hostile(tmp_path: Path) -> Workspace:
             image = f"{number} $(touch touched) {TERMINAL}.png"
             Image.new("L", (8, 8), 40 * label + number).save(photographs / name / image, "PNG")
     (photographs / CLASSES[0] / f"broken\n2026-01-01 00:00:00,000 INFO forged {TERMINAL}.png").write_bytes(b"no image")
-    sha256 = folder.own_digest(Data(source="folder", path=str(photographs)))
+    sha256 = folder.compute_digest(Data(source="folder", path=str(photographs)))
     source = f"source: folder\n  path: {quoted(photographs.name)}\n  sha256: {sha256}\n  skip_unreadable: true"
     workspace.edit(STUDY, "source: digits", source)
     workspace.edit(STUDY, "title: Smoke test on handwritten digits", f"title: {quoted(SHELL + TERMINAL)}")

@@ -17,7 +17,7 @@ from robustfeatures.data import folder, npz
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.data.download import download
 from robustfeatures.data.settings import Data
-from robustfeatures.errors import UserError, printable
+from robustfeatures.errors import UserError, make_printable
 from robustfeatures.experiments.shared.plots import sample_blocks
 from robustfeatures.experiments.shared.plots.images import LONGEST_LABEL
 from robustfeatures.pipeline.report.building import ViewJob
@@ -87,7 +87,7 @@ def test_markdown_shows_titles_as_they_are(name: str) -> None:
     rendered = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
     text = Page(rendered.render(f"Measured: {plain(name)}, float32."))
     assert text.elements == ["p"]
-    assert text.text.strip() == f"Measured: {printable(name)}, float32."
+    assert text.text.strip() == f"Measured: {make_printable(name)}, float32."
 
 
 def samples(class_names: tuple[str, ...]) -> ImageDataset:
@@ -104,7 +104,10 @@ def test_figures_show_names_as_they_are() -> None:
     titles = {text.get_text() for text in figure.axes[0].texts}
     assert titles == {
         *("D", "D_R", "original", "derived", "change x 1"),
-        *(shown if len(shown := printable(n)) <= LONGEST_LABEL else shown[: LONGEST_LABEL - 1] + "…" for n in names),
+        *(
+            shown if len(shown := make_printable(n)) <= LONGEST_LABEL else shown[: LONGEST_LABEL - 1] + "…"
+            for n in names
+        ),
     }
     for kind in ("png", "pdf"):
         figure.savefig(io.BytesIO(), format=kind)
@@ -160,7 +163,7 @@ def test_other_names_are_exported_and_read_again(tmp_path: Path) -> None:
     write_dataset(path, {"train": samples(names)})
     export(path, tmp_path / "out", "folder")
     wanted = Data(source="folder", path=str(tmp_path / "out"))
-    raw = folder.load(Data(source="folder", path=wanted.path, sha256=folder.own_digest(wanted)), Path())
+    raw = folder.load(Data(source="folder", path=wanted.path, sha256=folder.compute_digest(wanted)), Path())
     assert raw["train"].class_names == names
     assert sorted(one.name for one in tmp_path.iterdir()) == ["data.zarr", "out"]
 
@@ -171,7 +174,7 @@ def test_class_names_that_no_study_could_name(tmp_path: Path, name: str) -> None
     np.savez(path, images=np.zeros((2, 1, 3, 3), np.uint8), labels=np.arange(2), class_names=np.array(["a", name]))
     wanted = Data(source="npz", path=str(path))
     with pytest.raises(UserError, match=r"class_names: the name of class 1 begins '\w+") as caught:
-        npz.load(Data(source="npz", path=str(path), sha256=npz.own_digest(wanted)), Path())
+        npz.load(Data(source="npz", path=str(path), sha256=npz.compute_digest(wanted)), Path())
     assert_one_line(str(caught.value))
     assert len(str(caught.value)) < 400
 
@@ -184,7 +187,7 @@ def images(path: Path, *names: str | bytes) -> Data:
         with open(place, "wb") as file:  # noqa: PTH123
             Image.new("L", (4, 4), number).save(file, "PNG")
     data = Data(source="folder", path=str(path))
-    return Data(source="folder", path=str(path), sha256=folder.own_digest(data))
+    return Data(source="folder", path=str(path), sha256=folder.compute_digest(data))
 
 
 def test_file_names_that_are_no_text(tmp_path: Path) -> None:
@@ -201,7 +204,7 @@ def test_file_names_that_are_no_text(tmp_path: Path) -> None:
 
 def images_again(data: Data) -> Data:
     """The same folder after its files were changed."""
-    return Data(source="folder", path=data.path, sha256=folder.own_digest(data))
+    return Data(source="folder", path=data.path, sha256=folder.compute_digest(data))
 
 
 def test_an_image_that_another_program_would_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

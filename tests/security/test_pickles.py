@@ -18,7 +18,7 @@ import zarr
 from robustfeatures import load_model, open_dataset
 from robustfeatures.data import cifar10, constructed, mnist, npz
 from robustfeatures.data.settings import Data
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.errors import UserError
 from robustfeatures.pipeline.run.checkpoints import Checkpoints
 from robustfeatures.pipeline.store.content import content_digest
@@ -114,7 +114,7 @@ def test_published_tensors(tmp_path: Path, marker: Path, content: bytes, hostile
     torch.save(torch.arange(4) % 2, folder / "CIFAR_lab")
     (folder / f"CIFAR_{hostile}").write_bytes(content)
     wanted = Data(source="constructed", path=str(folder))
-    wanted = Data(source="constructed", path=str(folder), sha256=constructed.own_digest(wanted))
+    wanted = Data(source="constructed", path=str(folder), sha256=constructed.compute_digest(wanted))
     with pytest.raises(UserError, match=f"CIFAR_{hostile} is not a readable torch file of tensors") as caught:
         constructed.load(wanted, Path())
     assert_one_line(str(caught.value))
@@ -135,7 +135,7 @@ def test_arrays(tmp_path: Path, marker: Path, hostile: str) -> None:
         arrays[hostile] = np.array([Payload(marker)], dtype=object)
         np.savez(path, **arrays, allow_pickle=True)
     wanted = Data(source="npz", path=str(path))
-    wanted = Data(source="npz", path=str(path), sha256=npz.own_digest(wanted))
+    wanted = Data(source="npz", path=str(path), sha256=npz.compute_digest(wanted))
     with pytest.raises(UserError, match=r"set\.npz is not a readable \.npz file") as caught:
         npz.load(wanted, Path())
     assert_one_line(str(caught.value))
@@ -151,7 +151,7 @@ def test_a_batch_of_cifar10_that_has_the_published_checksum(
     folder.mkdir(parents=True)
     for name, whole in {**files, hostile: pickled(marker)}.items():
         (folder / name).write_bytes(whole)
-    kind = torchvision().datasets.CIFAR10
+    kind = import_torchvision().datasets.CIFAR10
     monkeypatch.setattr(kind, "meta", {**kind.meta, "md5": md5((folder / "batches.meta").read_bytes())})
     monkeypatch.setattr(kind, "train_list", [[name, md5((folder / name).read_bytes())] for name, _ in kind.train_list])
     with pytest.raises(UserError, match=r"cifar10: a published file holds no \w+\.system; this one does") as caught:

@@ -54,7 +54,7 @@ def stored(tmp_path: Path, splits: Mapping[str, ImageDataset]) -> Path:
 
 def loaded(module: ModuleType, path: Path) -> dict[str, RawData]:
     wanted = Data(source=module.__name__.rpartition(".")[2], path=str(path))
-    return module.load(replace(wanted, sha256=module.own_digest(wanted)), Path("unused"))
+    return module.load(replace(wanted, sha256=module.compute_digest(wanted)), Path("unused"))
 
 
 def everything(raw: RawData) -> np.ndarray:

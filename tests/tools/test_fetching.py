@@ -101,7 +101,7 @@ def test_the_line_to_write_makes_a_study_on_ones_own_photographs_whole(tmp_path:
     """For a folder too, the digest that is printed is the one that reading the folder asks for."""
     from PIL import Image
 
-    from robustfeatures.data.preparing import prepared
+    from robustfeatures.data.preparation import prepare_splits
     from robustfeatures.pipeline.study.study import read_study
 
     for split in ("train", "test"):
@@ -115,7 +115,7 @@ def test_the_line_to_write_makes_a_study_on_ones_own_photographs_whole(tmp_path:
     (line,) = fetch(path, tmp_path)
     study(tmp_path, **data, sha256=line.rpartition(" ")[2])
     assert [line.endswith("as in the study") for line in fetch(path, tmp_path)] == [True]
-    parts = prepared(read_study(path).data, tmp_path)
+    parts = prepare_splits(read_study(path).data, tmp_path)
     assert {name: len(part.labels) for name, part in parts.items()} == {"train": 6, "test": 6}
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from robustfeatures.engine.vision import torchvision as load_torchvision
+from robustfeatures.engine.vision import import_torchvision as load_torchvision
 from robustfeatures.training.augmentation import Augmenter, cropped, jittered, moved
 from robustfeatures.training.settings import Augmentation
 from tests.conftest import Digits

@@ -13,7 +13,7 @@ SOURCE = Path(workflow.basedir) / "src"
 sys.path.insert(0, str(SOURCE))
 
 from robustfeatures.pipeline.run import gpus
-from robustfeatures.errors import UserError, printable
+from robustfeatures.errors import UserError, make_printable
 from robustfeatures.pipeline.study.config import read_config
 from robustfeatures.pipeline.plan.tasks import read_task
 from robustfeatures.pipeline.study.yaml import read_yaml
@@ -52,7 +52,7 @@ except UserError as error:
     raise WorkflowError(str(error))
 except OSError as error:
     where = "disk" if error.filename is None else error.filename
-    raise WorkflowError(printable(f"{where}: {error.strerror or error}"))
+    raise WorkflowError(make_printable(f"{where}: {error.strerror or error}"))
 
 # What every job is told beside its own recipe. None of it is part of a recipe, so it is kept out of the rules, where
 # Snakemake would take a change for a reason to run them again.

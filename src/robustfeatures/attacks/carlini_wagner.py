@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.eval_mode import freeze
 
 # Pixels of 0 and 1 lie at infinity in the space that is searched; these stand for them, as in the authors' code.
 INSIDE = 0.999999
@@ -127,7 +127,7 @@ def carlini_wagner(
         if value <= 0:
             raise ValueError(f"{name}: {value} is not above 0")
     search = Search(model, searches=searches, steps=steps, **settings)
-    with frozen(model):
+    with freeze(model):
         state = search.begin(images, labels)
         while not search.advance(state).all():
             pass

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from robustfeatures.attacks.gradient_ascent import gradient
 from robustfeatures.attacks.objectives import untargeted_cross_entropy
-from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.eval_mode import freeze
 
 
 def loss_gradients(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
@@ -15,7 +15,7 @@ def loss_gradients(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 
     `images` (N, C, H, W) in [0, 1], `labels` (N,). The model is run in eval mode and left as it was.
     """
-    with frozen(model):
+    with freeze(model):
         return gradient(untargeted_cross_entropy(model, labels), images)
 
 

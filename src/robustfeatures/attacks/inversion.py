@@ -11,7 +11,7 @@ from torch import Tensor
 from robustfeatures.attacks import l2
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
 from robustfeatures.attacks.objectives import minus_representation_distance
-from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.eval_mode import freeze
 
 if TYPE_CHECKING:
     from robustfeatures.engine.frozen_network import FrozenNetwork
@@ -33,7 +33,7 @@ def invert(
     length `step_size`. `start` and `targets` are (N, C, H, W) in [0, 1]; so is the result.
     `progress` is told the steps done so far, after each.
     """
-    with frozen(model):
+    with freeze(model):
         with torch.no_grad():
             goal = model.representation(targets)
         objective = minus_representation_distance(model, goal)

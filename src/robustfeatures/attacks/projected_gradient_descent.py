@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
 from robustfeatures.attacks.norms import norm_named
 from robustfeatures.attacks.objectives import targeted_cross_entropy, untargeted_cross_entropy
-from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.eval_mode import freeze
 
 
 def pgd(
@@ -45,7 +45,7 @@ def pgd(
     start = images
     if random_start:
         start = (images + ball.random_start(images, eps, generator)).clamp(0.0, 1.0)
-    with frozen(model):
+    with freeze(model):
         return gradient_ascent(
             objective,
             start,

@@ -10,7 +10,7 @@ from torch import Tensor
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
 from robustfeatures.attacks.norms import norm_named
 from robustfeatures.attacks.objectives import minus_representation_distance
-from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.eval_mode import freeze
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.settings import NormName
@@ -34,7 +34,7 @@ def representation_pgd(
     to [0, 1]; with g of a standard network it is the paper's NRF-PGD, with g of an adversarially trained one its
     RF-PGD. `images` and `targets` are (N, C, H, W) in [0, 1]; so is the result.
     """
-    with frozen(extractor):
+    with freeze(extractor):
         with torch.no_grad():
             goal = extractor.representation(targets)
         return gradient_ascent(

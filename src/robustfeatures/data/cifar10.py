@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robustfeatures.data.download import Download, check_counts, sole_right
+from robustfeatures.data.download import Download, check_counts, hold_lock
 from robustfeatures.data.raw import RawData
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_atomically
 
@@ -36,7 +36,7 @@ NAMES = {
 
 def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
     """The one archive, with torchvision's address and MD5, at the place where torchvision looks for it."""
-    kind = torchvision().datasets.CIFAR10
+    kind = import_torchvision().datasets.CIFAR10
     return (Download((kind.url,), _folder(raw) / kind.filename, md5=kind.tgz_md5),)
 
 
@@ -48,11 +48,11 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     Raises:
         UserError: the archive cannot be fetched, or does not hold what was published.
     """
-    kind, folder = torchvision().datasets.CIFAR10, _folder(raw)
+    kind, folder = import_torchvision().datasets.CIFAR10, _folder(raw)
     contents = _extracted(kind, folder)
     if contents is None:
         (archive,) = downloads(parameters, raw)
-        archive.bring()
+        archive.fetch()
         contents = _extract(kind, folder, archive.path)
     try:
         files = {name: _Batch(io.BytesIO(content), encoding="latin1").load() for name, content in contents.items()}
@@ -95,7 +95,7 @@ def _extracted(kind: Any, folder: Path) -> dict[str, bytes] | None:
 
 
 def _extract(kind: Any, folder: Path, archive: Path) -> dict[str, bytes]:
-    with sole_right(folder):
+    with hold_lock(folder):
         contents = _extracted(kind, folder)
         if contents is not None:
             return contents

@@ -43,7 +43,7 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     """
     files = downloads(parameters, raw)
     for file in files:
-        file.bring()
+        file.fetch()
     pixels, labels = (np.load(file.path, allow_pickle=False) for file in files)
     images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
     splits = {"test": RawData(images, labels.astype(np.int64), CLASSES)}

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.data.folder import (
     Listing,
-    digest_of_published,
-    folders_in,
+    digest_published,
+    list_folders,
     list_split,
-    own_path,
     read_published,
+    require_path,
 )
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.registry import find_source
@@ -59,13 +59,13 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     return read_published(parameters, _list(parameters), CLASSES, _check_counts)
 
 
-def own_digest(parameters: Data) -> str:
+def compute_digest(parameters: Data) -> str:
     """The digest of the images that the source uses, like that of the source `folder`.
 
     Raises:
         UserError: as `load` does where it does not decode an image; with the digest, if only their number is wrong.
     """
-    return digest_of_published(parameters, _list(parameters), _check_counts)
+    return digest_published(parameters, _list(parameters), _check_counts)
 
 
 def _check_counts(listings: Mapping[str, Listing], parameters: Data, remedy: str) -> None:
@@ -78,8 +78,8 @@ def _check_counts(listings: Mapping[str, Listing], parameters: Data, remedy: str
 
 
 def _list(parameters: Data) -> dict[str, Listing]:
-    root = own_path(parameters)
-    missing = sorted(set(SPLITS.values()) - set(folders_in(root)))
+    root = require_path(parameters)
+    missing = sorted(set(SPLITS.values()) - set(list_folders(root)))
     if missing:
         raise UserError(f"data.path: {root} has no folder {missing[0]!r}; CINIC-10 has train, valid and test")
     used = PARTS[parameters.source]

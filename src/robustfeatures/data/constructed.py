@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.data.folder import check_digest, digest_of_files, own_path
+from robustfeatures.data.folder import check_digest, combine_digests, require_path
 from robustfeatures.data.npz import check_range
-from robustfeatures.data.operations import Joined
+from robustfeatures.data.operations import JoinedImages
 from robustfeatures.data.raw import RawData, count_classes
 from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
@@ -35,8 +35,8 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     Raises:
         UserError: the folder has not one pair of files, another digest, or tensors of another shape, type or range.
     """
-    images_file, labels_file = files_of(own_path(parameters))
-    check_digest(parameters, own_digest(parameters))
+    images_file, labels_file = find_files(require_path(parameters))
+    check_digest(parameters, compute_digest(parameters))
     images, labels = _tensors(images_file), _tensors(labels_file)
     where = f"data.path: {images_file.parent}"
     for tensor in images:
@@ -50,23 +50,23 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
         if tensor.dtype.kind not in "iu" or tensor.ndim != 1:
             raise UserError(f"{where}: labels: shape {tensor.shape} and type {tensor.dtype}, not integers (N,)")
     numbers = np.concatenate(labels)
-    joined = Joined(tuple(images))
+    joined = JoinedImages(tuple(images))
     class_names = tuple(str(number) for number in range(count_classes(joined, numbers, where)))
     pool = RawData(joined, numbers.astype(np.int64), class_names)
     pool.check(where)
     return {POOL: pool}
 
 
-def own_digest(parameters: Data) -> str:
+def compute_digest(parameters: Data) -> str:
     """The SHA-256 over the sorted lines `<file name> <SHA-256 of the file>` of the two files."""
     digests: dict[str, str] = {}
-    for path in files_of(own_path(parameters)):
+    for path in find_files(require_path(parameters)):
         with path.open("rb") as file:
             digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digest_of_files(digests)
+    return combine_digests(digests)
 
 
-def files_of(folder: Path) -> tuple[Path, Path]:
+def find_files(folder: Path) -> tuple[Path, Path]:
     """The file of the images and that of the labels.
 
     Raises:

@@ -37,11 +37,11 @@ def count_folder(path: Path) -> Size:
 
 def count_npz(path: Path) -> Size:
     """The lengths of the arrays of labels, and the shape of the first array of images, from their headers."""
-    from robustfeatures.data.npz import prefixes_of
+    from robustfeatures.data.npz import find_prefixes
 
     with zipfile.ZipFile(path) as file:
         arrays = [name.removesuffix(".npy") for name in file.namelist()]
-        prefixes = prefixes_of(arrays, path)
+        prefixes = find_prefixes(arrays, path)
         counts = {split: _npy_shape(file, f"{prefix}labels")[0] for split, prefix in prefixes.items()}
         _, channels, height, width = _npy_shape(file, f"{next(iter(prefixes.values()))}images")
     return Size(counts, (channels, height, width))
@@ -58,9 +58,9 @@ def _npy_shape(file: zipfile.ZipFile, name: str) -> tuple[int, ...]:
 
 def count_constructed(path: Path) -> Size:
     """The lengths of the tensors of labels, and the shape of the first of images, from the pickles without torch."""
-    from robustfeatures.data.constructed import files_of
+    from robustfeatures.data.constructed import find_files
 
-    images, labels = (_tensor_shapes(file) for file in files_of(path))
+    images, labels = (_tensor_shapes(file) for file in find_files(path))
     _, channels, height, width = images[0]
     return Size({POOL: sum(prod(shape) for shape in labels)}, (channels, height, width))
 

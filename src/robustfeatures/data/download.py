@@ -54,7 +54,7 @@ class Download:
     md5: str | None = None
     sha256: str | None = None
 
-    def bring(self) -> None:
+    def fetch(self) -> None:
         """See `download`."""
         download(self.urls, self.path, md5=self.md5, sha256=self.sha256)
 
@@ -114,13 +114,13 @@ def download(urls: str | Sequence[str], path: Path, *, md5: str | None = None, s
     # Without the lock first: the file may lie in a folder that this job can only read.
     if checksum.fits(path):
         return
-    with sole_right(path):
+    with hold_lock(path):
         if not checksum.fits(path):
             _bring([urls] if isinstance(urls, str) else urls, path, checksum)
 
 
 @contextmanager
-def sole_right(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Sole right among all jobs to write at `path`, a file or a folder; waits for another holder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with SoftFileLease(path.with_name(f".{path.name}.lock"), lease_duration=LEASE_SECONDS):

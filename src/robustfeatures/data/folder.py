@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from robustfeatures.data.operations import square
+from robustfeatures.data.operations import crop_square
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.registry import find_source
 from robustfeatures.data.settings import POOL
@@ -55,9 +55,9 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     return read_images(parameters, *list_images(parameters))
 
 
-def own_digest(parameters: Data) -> str:
+def compute_digest(parameters: Data) -> str:
     """The SHA-256 over the sorted lines `<relative path> <SHA-256 of the file>` of the folder's images."""
-    return digest_of_images(parameters, list_images(parameters)[0])
+    return digest_images(parameters, list_images(parameters)[0])
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Listing:
         return tuple(self.files[row][start:] for row in rows)
 
 
-def own_path(parameters: Data) -> Path:
+def require_path(parameters: Data) -> Path:
     """`data.path`, which with `data.sha256` the sources of the user's own files need.
 
     Raises:
@@ -98,7 +98,7 @@ def check_digest(parameters: Data, found: str) -> None:
     Raises:
         UserError: they differ, or the recipe has none.
     """
-    if parameters.sha256 is None and find_source(parameters.source).brought is not None:
+    if parameters.sha256 is None and find_source(parameters.source).user_folder is not None:
         return
     if parameters.sha256 is None:
         raise UserError(f"data.sha256: {parameters.path} has the SHA-256 {found}; give it in the recipe")
@@ -109,14 +109,14 @@ def check_digest(parameters: Data, found: str) -> None:
         )
 
 
-def digest_of_files(digests: Mapping[str, str]) -> str:
+def combine_digests(digests: Mapping[str, str]) -> str:
     """One SHA-256 for several files, from the SHA-256 of each by its relative path."""
     lines = sorted(f"{name} {digest}\n" for name, digest in digests.items())
     # Names on disk need not be UTF-8.
     return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
-def folders_in(folder: Path) -> list[str]:
+def list_folders(folder: Path) -> list[str]:
     """The names of the visible folders in a folder, sorted.
 
     Raises:
@@ -172,12 +172,12 @@ def list_images(parameters: Data) -> tuple[dict[str, Listing], tuple[str, ...]]:
     Raises:
         UserError: the folder has another layout, a class folder is missing or empty, or a link leads nowhere.
     """
-    root = own_path(parameters)
-    folders = folders_in(root)
+    root = require_path(parameters)
+    folders = list_folders(root)
     if not folders:
         raise UserError(f"data.path: {root} holds no class folders")
     # A class may be called "train"; a split is told by the folders in it.
-    if not any(name in SPLITS and folders_in(root / name) for name in folders):
+    if not any(name in SPLITS and list_folders(root / name) for name in folders):
         return {POOL: list_split(root, "", [[name] for name in folders])}, tuple(folders)
     others = [name for name in folders if name not in SPLITS]
     if others:
@@ -188,9 +188,9 @@ def list_images(parameters: Data) -> tuple[dict[str, Listing], tuple[str, ...]]:
             raise UserError(f"data.path: {root} holds both {chosen[SPLITS[name]]!r} and {name!r}; keep one")
         chosen[SPLITS[name]] = name
     first = next(iter(chosen.values()))
-    class_names = folders_in(root / first)
+    class_names = list_folders(root / first)
     for name in chosen.values():
-        unknown = sorted(set(folders_in(root / name)) - set(class_names))
+        unknown = sorted(set(list_folders(root / name)) - set(class_names))
         if unknown:
             raise UserError(f"data.path: {root / name} has a class folder {unknown[0]!r} that {first!r} has not")
     classes = [[name] for name in class_names]
@@ -239,10 +239,10 @@ def _look_at_all(root: Path, files: Sequence[str], look: Callable[[Path], Facts]
         return list(pool.map(lambda file: look(root / file), files))
 
 
-def digest_of_images(parameters: Data, listings: Mapping[str, Listing]) -> str:
+def digest_images(parameters: Data, listings: Mapping[str, Listing]) -> str:
     """The digest of all files of the listings, none of which is decoded."""
-    root = own_path(parameters)
-    return digest_of_files(
+    root = require_path(parameters)
+    return combine_digests(
         {
             file: facts.sha256
             for listing in listings.values()
@@ -255,13 +255,13 @@ def digest_of_images(parameters: Data, listings: Mapping[str, Listing]) -> str:
 CheckCounts = Callable[[Mapping[str, Listing], "Data", str], None]
 
 
-def digest_of_published(parameters: Data, listings: Mapping[str, Listing], check_counts: CheckCounts) -> str:
+def digest_published(parameters: Data, listings: Mapping[str, Listing], check_counts: CheckCounts) -> str:
     """The digest of a published set that the user brings, which is whole unless `sha256` says that others are meant.
 
     Raises:
         UserError: it is not whole; with the digest.
     """
-    found = digest_of_images(parameters, listings)
+    found = digest_images(parameters, listings)
     if parameters.sha256 is None:
         check_counts(listings, parameters, f"mend it, or, to use just these images, give data.sha256: {found}")
     return found
@@ -290,14 +290,14 @@ def read_images(
     Raises:
         UserError: as `load` does.
     """
-    root = own_path(parameters)
+    root = require_path(parameters)
     looked = {split: _look_at_all(root, listing.files, _look) for split, listing in listings.items()}
     facts = {
         file: fact
         for split, listing in listings.items()
         for file, fact in zip(listing.files, looked[split], strict=True)
     }
-    check_digest(parameters, digest_of_files({file: fact.sha256 for file, fact in facts.items()}))
+    check_digest(parameters, combine_digests({file: fact.sha256 for file, fact in facts.items()}))
     _check_readable(facts, parameters)
     readable = {file: fact for file, fact in facts.items() if fact.problem is None}
     mode = "RGB" if convert else _common_mode(readable)
@@ -399,5 +399,5 @@ def _decode(path: Path, mode: str, size: int | None) -> NDArray[np.uint8]:
     """One image, (C, H, W). The orientation in a photograph's EXIF data is not applied."""
     with Image.open(path, formats=FORMATS) as opened:
         image = opened.convert(mode)
-    pixels = np.asarray(image if size is None else square(image, size))
+    pixels = np.asarray(image if size is None else crop_square(image, size))
     return pixels[None] if mode == "L" else pixels.transpose(2, 0, 1)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustfeatures.data.download import Download, check_counts, sole_right
+from robustfeatures.data.download import Download, check_counts, hold_lock
 from robustfeatures.data.raw import RawData
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.files import write_atomically
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
     """The four files, with torchvision's mirrors and MD5 sums, at the place where torchvision looks for them."""
-    kind = torchvision().datasets.MNIST
+    kind = import_torchvision().datasets.MNIST
     place = _folder(raw) / kind.__name__ / "raw"
     return tuple(
         Download(tuple(mirror + name for mirror in kind.mirrors), place / name, md5=md5) for name, md5 in kind.resources
@@ -32,9 +32,9 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     Raises:
         UserError: a file cannot be fetched, or does not hold what was published.
     """
-    kind, folder, files = torchvision().datasets.MNIST, _folder(raw), downloads(parameters, raw)
+    kind, folder, files = import_torchvision().datasets.MNIST, _folder(raw), downloads(parameters, raw)
     for file in files:
-        file.bring()
+        file.fetch()
     _extract(folder, files)
     # "0 - zero" there.
     class_names = tuple(name.partition(" ")[0] for name in kind.classes)
@@ -52,7 +52,7 @@ def _folder(raw: Path) -> Path:
 def _extract(folder: Path, files: tuple[Download, ...]) -> None:
     if all(_is_extracted(file.path) for file in files):
         return
-    with sole_right(folder):
+    with hold_lock(folder):
         for file in files:
             if not _is_extracted(file.path):
                 write_atomically(_without_suffix(file.path), gzip.decompress(file.path.read_bytes()))
@@ -69,6 +69,6 @@ def _without_suffix(archive: Path) -> Path:
 
 def _split(images: Path, labels: Path, class_names: tuple[str, ...]) -> RawData:
     # torchvision's class would prefer what its first versions left in a folder beside them, which nothing checks.
-    reading = torchvision().datasets.mnist
+    reading = import_torchvision().datasets.mnist
     pixels = reading.read_image_file(_without_suffix(images)).numpy()[:, None]
     return RawData(pixels, reading.read_label_file(_without_suffix(labels)).numpy().astype(np.int64), class_names)

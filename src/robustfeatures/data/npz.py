@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.data.folder import SPLITS, check_digest, own_path
+from robustfeatures.data.folder import SPLITS, check_digest, require_path
 from robustfeatures.data.raw import RawData, count_classes
 from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
@@ -34,8 +34,8 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
         UserError: the file is missing, damaged or another than the recipe's, lacks an array, has arrays of an unknown
             split, or an array has another shape, type or range.
     """
-    path = own_path(parameters)
-    check_digest(parameters, own_digest(parameters))
+    path = require_path(parameters)
+    check_digest(parameters, compute_digest(parameters))
     prefixes, arrays, names = _read(path)
     where = {split: f"data.path: {path}" + (f": {prefix[:-1]}" if prefix else "") for split, prefix in prefixes.items()}
     for split, (_, labels) in arrays.items():
@@ -50,9 +50,9 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     return {split: _raw(images, labels, class_names, where[split]) for split, (images, labels) in arrays.items()}
 
 
-def own_digest(parameters: Data) -> str:
+def compute_digest(parameters: Data) -> str:
     """The SHA-256 of the file's bytes."""
-    path = own_path(parameters)
+    path = require_path(parameters)
     if not path.is_file():
         raise UserError(f"data.path: {path} is not a file")
     with path.open("rb") as file:
@@ -74,7 +74,7 @@ def _read(
     """The prefix of each split, its images and labels, and `class_names` where the file has them."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            prefixes = prefixes_of(file.files, path)
+            prefixes = find_prefixes(file.files, path)
             arrays = {
                 split: (_array(file, f"{prefix}images", path), _array(file, f"{prefix}labels", path))
                 for split, prefix in prefixes.items()
@@ -88,7 +88,7 @@ def _read(
         ) from error
 
 
-def prefixes_of(arrays: list[str], path: Path) -> dict[str, str]:
+def find_prefixes(arrays: list[str], path: Path) -> dict[str, str]:
     """Each split, and what the names of its arrays begin with: `val_` for `val_images`, nothing for a pool.
 
     Raises:

@@ -18,14 +18,14 @@ from robustfeatures.data.settings import (
     Concatenate,
     Data,
     KeepClasses,
-    Listed,
+    KeepListed,
+    KeepNamed,
     MergeClasses,
-    Named,
     Operation,
     Relabel,
     Subset,
 )
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,7 +37,7 @@ DROPPED = -1
 LONGEST_SHOWN = 60
 
 
-def apply(
+def apply_operation(
     parts: Mapping[str, Part], operation: Operation, load: Callable[[Data], Mapping[str, Part]]
 ) -> dict[str, Part]:
     """The splits after one operation, each in its old order; `load` reads the data set that is to be joined.
@@ -55,9 +55,9 @@ def apply(
             after = _relabel(parts, operation)
         case Subset():
             after = _subset(parts, operation)
-        case Listed():
+        case KeepListed():
             after = _listed(parts, operation)
-        case Named():
+        case KeepNamed():
             after = {split: _named(part, operation) for split, part in parts.items()}
         case Concatenate():
             after = _concatenate(parts, load(operation.data))
@@ -67,7 +67,7 @@ def apply(
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedImages:
     """Several sets of images, one after another; each is read where its rows are asked for.
 
     All have the same dtype and the same (C, H, W).
@@ -94,7 +94,7 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Resized:
+class ResizedImages:
     """Images (N, C, size, size), each resized where it is asked for; uint8 stays uint8 and float32 float32."""
 
     images: Images
@@ -114,12 +114,12 @@ class Resized:
         resized = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for place, image in zip(resized, self.images[rows], strict=True):
             for channel, plane in zip(place, image, strict=True):
-                channel[...] = np.asarray(square(Image.fromarray(plane), self.size))
+                channel[...] = np.asarray(crop_square(Image.fromarray(plane), self.size))
         # Interpolation in floating point may leave [0, 1] by a rounding error.
         return np.clip(resized, 0, 1) if self.dtype == np.float32 else resized
 
 
-def square(image: Image, size: int) -> Image:
+def crop_square(image: Image, size: int) -> Image:
     """The image with its shorter side resized to `size` pixels (bilinear, antialiased), then cut to its centre."""
     from PIL.Image import Resampling
 
@@ -152,7 +152,7 @@ def _numbers(names: Iterable[str], class_names: tuple[str, ...], operation: Oper
     numbers: list[int] = []
     for name in names:
         if name not in class_names:
-            raise UserError(f"{_where(operation)}: there is no class {name!r}{suggestion(name, class_names)}")
+            raise UserError(f"{_where(operation)}: there is no class {name!r}{suggest(name, class_names)}")
         number = class_names.index(name)
         if number in numbers:
             raise UserError(f"{_where(operation)}: the class {name!r} is given twice; name it once")
@@ -200,7 +200,7 @@ def _subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part]:
 
     where = _where(operation)
     if operation.split not in parts:
-        raise UserError(f"{where}: there is no split {operation.split!r}{suggestion(operation.split, parts)}")
+        raise UserError(f"{where}: there is no split {operation.split!r}{suggest(operation.split, parts)}")
     part = parts[operation.split]
     count = len(part.labels)
     if operation.samples > count:
@@ -237,7 +237,7 @@ def _check_drawable(part: Part, operation: Subset) -> None:
     )
 
 
-def _listed(parts: Mapping[str, Part], operation: Listed) -> dict[str, Part]:
+def _listed(parts: Mapping[str, Part], operation: KeepListed) -> dict[str, Part]:
     """Only the listed images of one of the source's own splits.
 
     This is how CIFAR-minus-Flickr (two-pathways-2021) is made: CIFAR-10 without the images that were found on Flickr,
@@ -252,7 +252,7 @@ def _listed(parts: Mapping[str, Part], operation: Listed) -> dict[str, Part]:
         raise UserError(f"{where}: the source has no split {operation.split!r} (it has: {', '.join(known)}){remedy}")
     by_name = _indices_by_name(origins)
     listed: dict[int, int] = {}
-    for line, entry in listed_entries(operation):
+    for line, entry in read_listed_entries(operation):
         index = _index_of(entry, origins, by_name, f"{where}: {operation.path}, line {line}")
         if index in listed:
             raise UserError(f"{where}: {operation.path}, line {line}: {entry!r} is on line {listed[index]} already")
@@ -264,7 +264,7 @@ def _listed(parts: Mapping[str, Part], operation: Listed) -> dict[str, Part]:
     return {**parts, **chosen}
 
 
-def listed_entries(operation: Listed) -> Iterator[tuple[int, str]]:
+def read_listed_entries(operation: KeepListed) -> Iterator[tuple[int, str]]:
     """The lines of the list that hold something, numbered from 1.
 
     Raises:
@@ -319,7 +319,7 @@ def _indices_by_name(origins: Mapping[str, Part]) -> dict[str, list[int]]:
     return indices
 
 
-def _named(part: Part, operation: Named) -> Part:
+def _named(part: Part, operation: KeepNamed) -> Part:
     """A pattern with a slash is matched against the whole name, one without against what follows the last slash."""
     if part.names is None:
         raise UserError(f"{_where(operation)}: the images of this source have no file names")
@@ -360,7 +360,7 @@ def _join(first: Part, second: Part) -> Part:
     """
     names = None if first.names is None or second.names is None else first.names + second.names
     return Part(
-        images=Joined((first.images, second.images)),
+        images=JoinedImages((first.images, second.images)),
         labels=np.concatenate([first.labels, second.labels]),
         class_names=first.class_names,
         names=names,

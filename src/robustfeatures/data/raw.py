@@ -49,7 +49,7 @@ class RawData:
 
     def check(self, where: str) -> None:
         """Raise a UserError that begins with `where` unless shapes, types and labels fit together."""
-        check_alone(self.images, self.labels, where)
+        check_arrays(self.images, self.labels, where)
         for number, name in enumerate(self.class_names):
             if len(name) > LONGEST_NAME or len(name.splitlines()) > 1:
                 raise UserError(
@@ -71,7 +71,7 @@ class RawData:
             raise UserError(f"{where}: labels: class {missing[0]} ({self.class_names[missing[0]]}) has no image")
 
 
-def check_alone(images: Images, labels: NDArray[Any], where: str) -> None:
+def check_arrays(images: Images, labels: NDArray[Any], where: str) -> None:
     """Raise a UserError that begins with `where` unless images and labels, without names of classes, fit together."""
     if len(images.shape) != 4 or images.shape[1] not in (1, 3):
         raise UserError(f"{where}: images: the shape is {images.shape}, not (N, 1 or 3, height, width)")
@@ -89,7 +89,7 @@ def count_classes(images: Images, labels: NDArray[Any], where: str) -> int:
     Raises:
         UserError: images and labels do not fit together, or a label is negative, or leaves some class without image.
     """
-    check_alone(images, labels, where)
+    check_arrays(images, labels, where)
     count = len(labels)
     wrong = np.flatnonzero((labels < 0) | (labels >= count))
     if len(wrong):
@@ -126,7 +126,7 @@ class Part:
         """The images of these rows, in their order; none is read."""
         return replace(
             self,
-            images=Rows(self.images, rows),
+            images=SelectedImages(self.images, rows),
             labels=self.labels[rows],
             names=None if self.names is None else tuple(self.names[row] for row in rows),
             source_index=self.source_index[rows],
@@ -134,7 +134,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SelectedImages:
     """Some rows of images, read where they are asked for."""
 
     images: Images

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from robustfeatures.data.settings import POOL, Data
-from robustfeatures.engine.registry import Entry, by_name, find
+from robustfeatures.engine.registry import Entry, find_entry, index_by_name
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,29 +54,29 @@ class SourceEntry(Entry):
     """One data source.
 
     loader: `module:function`, a `Loader`. Beside it the module has `downloads(parameters, raw)` if it downloads, and
-        `own_digest(parameters)` if its files are the user's own or brought by the user.
+        `compute_digest(parameters)` if its files are the user's own or brought by the user.
     size: how many images it has; of the user's own files `module:function`, a `Counter`.
     pool: whether the user's own files are always one pool; a counter alone does not tell.
-    brought: for a published set that the user has to bring, the folder below the downloads where it lies unless `path`
-        says otherwise.
-    many_sizes: whether its images have many sizes, so that a study must give `size`.
+    user_folder: for a published set that the user provides, its folder below the downloads, used where no `path`
+        is given.
+    has_many_sizes: whether its images have many sizes, so that a study must give `size`.
     """
 
     loader: str
     size: Size | str
     pool: bool = False
-    brought: str | None = None
-    many_sizes: bool = False
+    user_folder: str | None = None
+    has_many_sizes: bool = False
 
     @property
-    def own_files(self) -> bool:
+    def has_own_files(self) -> bool:
         """Whether its files are the user's own: a study gives their `path`, and the `sha256` of what they hold."""
         return isinstance(self.size, str)
 
     @property
-    def takes_path(self) -> bool:
+    def has_path(self) -> bool:
         """Whether a study may say where its files lie."""
-        return self.own_files or self.brought is not None
+        return self.has_own_files or self.user_folder is not None
 
     @property
     def splits(self) -> tuple[str, ...] | None:
@@ -97,11 +97,11 @@ class SourceEntry(Entry):
         Raises:
             UserError: the source needs one, and it is not given.
         """
-        if self.many_sizes and size is None:
+        if self.has_many_sizes and size is None:
             raise UserError(f"{where}: the source {self.name!r} needs a size, such as 224; its images have many")
 
 
-SOURCES = by_name(
+SOURCES = index_by_name(
     SourceEntry(
         name="cifar10",
         loader="robustfeatures.data.cifar10:load",
@@ -117,19 +117,19 @@ SOURCES = by_name(
         name="cinic10",
         loader="robustfeatures.data.cinic10:load",
         size=Size({"train": 90_000, "validation": 90_000, "test": 90_000}, (3, 32, 32)),
-        brought="cinic10",
+        user_folder="cinic10",
     ),
     SourceEntry(
         name="cinic10-cifar",
         loader="robustfeatures.data.cinic10:load",
         size=Size({"train": 20_000, "validation": 20_000, "test": 20_000}, (3, 32, 32)),
-        brought="cinic10",
+        user_folder="cinic10",
     ),
     SourceEntry(
         name="cinic10-imagenet",
         loader="robustfeatures.data.cinic10:load",
         size=Size({"train": 70_000, "validation": 70_000, "test": 70_000}, (3, 32, 32)),
-        brought="cinic10",
+        user_folder="cinic10",
     ),
     SourceEntry(
         name="constructed",
@@ -152,8 +152,8 @@ SOURCES = by_name(
         loader="robustfeatures.data.restricted_imagenet:load",
         # 203 of ImageNet's classes, with at most 1300 images to train on and 50 for validation each.
         size=Size({"train": 263_900, "test": 10_150}, (3, 224, 224)),
-        brought="imagenet",
-        many_sizes=True,
+        user_folder="imagenet",
+        has_many_sizes=True,
     ),
     SourceEntry(
         name="svhn",
@@ -169,10 +169,10 @@ def find_source(source: str, field: str = "data.source") -> SourceEntry:
     Raises:
         UserError: no source has that name.
     """
-    return find(SOURCES, source, field)
+    return find_entry(SOURCES, source, field)
 
 
-def source_entry(source: str) -> str:
+def find_loader(source: str) -> str:
     """`module:function` that reads the source.
 
     Raises:

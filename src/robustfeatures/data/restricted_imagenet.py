@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.data.folder import (
     Listing,
-    digest_of_published,
-    folders_in,
+    digest_published,
+    list_folders,
     list_split,
-    own_path,
     read_published,
+    require_path,
 )
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.registry import find_source
@@ -73,17 +73,17 @@ def _check_counts(listings: Mapping[str, Listing], parameters: Data, remedy: str
                 )
 
 
-def own_digest(parameters: Data) -> str:
+def compute_digest(parameters: Data) -> str:
     """The digest of the images of the used classes, like that of the source `folder`.
 
     Raises:
         UserError: as `load` does where it does not decode an image; with the digest, if only their number is wrong.
     """
-    return digest_of_published(parameters, _list(parameters), _check_counts)
+    return digest_published(parameters, _list(parameters), _check_counts)
 
 
 def _list(parameters: Data) -> dict[str, Listing]:
-    root = own_path(parameters)
+    root = require_path(parameters)
     synsets = {name: _synsets(root, name) for name in SPLITS.values()}
     differing = sorted(set.symmetric_difference(*map(set, synsets.values())))
     if differing:
@@ -99,7 +99,7 @@ def _synsets(root: Path, name: str) -> list[str]:
     folder = root / name
     if not folder.is_dir():
         raise UserError(f"data.path: {root} has no folder {name!r}; an ImageNet folder has train and val")
-    synsets = folders_in(folder)
+    synsets = list_folders(folder)
     # Other names sort otherwise, "10" before "2", and every label would be wrong.
     strange = [synset for synset in synsets if not re.fullmatch("n[0-9]{8}", synset)]
     if strange:

@@ -59,7 +59,7 @@ class Subset(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed(Strict):
+class KeepListed(Strict):
     """Only the images that a text file lists, one index or file name a line; `#` begins a comment.
 
     The list lies at `path`, and its SHA-256 says what it holds. An index counts from 0 in the source's own split
@@ -74,7 +74,7 @@ class Listed(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named(Strict):
+class KeepNamed(Strict):
     """Only the images whose file name matches a shell pattern."""
 
     kind: Literal["named"]
@@ -90,7 +90,7 @@ class Concatenate(Strict):
 
 
 Operation = Annotated[
-    KeepClasses | MergeClasses | Relabel | Subset | Listed | Named | Concatenate, Discriminator("kind")
+    KeepClasses | MergeClasses | Relabel | Subset | KeepListed | KeepNamed | Concatenate, Discriminator("kind")
 ]
 
 
@@ -114,13 +114,13 @@ class Data(Strict):
     skip_unreadable: bool = False
     operations: tuple[Operation, ...] = ()
 
-    def all_sources(self) -> Iterator[Data]:
+    def iterate_sources(self) -> Iterator[Data]:
         """This data set and those that it is concatenated with, at any depth."""
-        return (data for data, _ in self.placed_sources(""))
+        return (data for data, _ in self.iterate_fields(""))
 
-    def placed_sources(self, where: str) -> Iterator[tuple[Data, str]]:
+    def iterate_fields(self, where: str) -> Iterator[tuple[Data, str]]:
         """The same, each with its field, where this one is in the field `where`."""
         yield self, where
         for number, operation in enumerate(self.operations):
             if isinstance(operation, Concatenate):
-                yield from operation.data.placed_sources(f"{where}.operations.{number}.data")
+                yield from operation.data.iterate_fields(f"{where}.operations.{number}.data")

@@ -9,7 +9,7 @@ import numpy as np
 
 from robustfeatures.data.download import Download, check_counts
 from robustfeatures.data.raw import RawData
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
@@ -20,7 +20,7 @@ SPLITS = ("train", "test")
 
 def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
     """The files of both splits, with torchvision's addresses and MD5 sums, at the place where torchvision looks."""
-    published = torchvision().datasets.SVHN.split_list
+    published = import_torchvision().datasets.SVHN.split_list
     return tuple(Download((url,), _folder(raw) / name, md5=md5) for url, name, md5 in map(published.get, SPLITS))
 
 
@@ -31,7 +31,7 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
         UserError: a file cannot be fetched, or does not hold what was published.
     """
     for file in downloads(parameters, raw):
-        file.bring()
+        file.fetch()
     splits = {split: _split(raw, split) for split in SPLITS}
     check_counts(splits, parameters.source)
     return splits
@@ -42,7 +42,7 @@ def _folder(raw: Path) -> Path:
 
 
 def _split(raw: Path, split: str) -> RawData:
-    published = torchvision().datasets.SVHN(_folder(raw), split=split)
+    published = import_torchvision().datasets.SVHN(_folder(raw), split=split)
     images = np.ascontiguousarray(published.data)
     class_names = tuple(str(digit) for digit in range(10))
     return RawData(images, published.labels, class_names)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FLOAT32 = np.dtype(np.float32)
 # Called with the steps that a batch has behind it.
-Told = Callable[[int], None]
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Derivation:
 
     labels: NDArray[np.int64]
     provenance: Mapping[str, NDArray[np.int64]]
-    images: Callable[[NDArray[np.int64], Told], NDArray[Any]]
+    images: Callable[[NDArray[np.int64], Progress], NDArray[Any]]
     steps: int = 1
     dtype: np.dtype[Any] = FLOAT32
 
@@ -38,7 +38,7 @@ class Derivation:
         return len(self.labels)
 
 
-def provenance(
+def make_provenance(
     original: ImageDataset,
     *,
     target: NDArray[np.int64] | None = None,
@@ -54,7 +54,7 @@ def provenance(
     }
 
 
-def selected(
+def select_images(
     original: ImageDataset,
     rows: NDArray[np.int64],
     labels: NDArray[np.int64],

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.inversion import invert
-from robustfeatures.derived.derivation import Derivation, Told, provenance
-from robustfeatures.engine.randomness import numpy_generator
+from robustfeatures.derived.derivation import Derivation, Progress, make_provenance
+from robustfeatures.engine.randomness import make_generator
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def derive(
         UserError: there is no other image to start from.
     """
     indices = original.provenance["source_index"]
-    chosen = None if method.start == "noise" else start_rows(original, seed)
+    chosen = None if method.start == "noise" else draw_start_rows(original, seed)
 
-    def images(rows: NDArray[np.int64], told: Told) -> NDArray[np.float32]:
+    def images(rows: NDArray[np.int64], told: Progress) -> NDArray[np.float32]:
         if chosen is None:
-            start = noise(indices[rows], original.image_shape, seed)
+            start = draw_noise(indices[rows], original.image_shape, seed)
         else:
             start = original.float_images(chosen[rows])
         inverted = invert(
@@ -46,10 +46,10 @@ def derive(
         return inverted.cpu().numpy()
 
     start_index = None if chosen is None else indices[chosen]
-    return Derivation(original.labels, provenance(original, start_index=start_index), images, method.steps)
+    return Derivation(original.labels, make_provenance(original, start_index=start_index), images, method.steps)
 
 
-def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
+def draw_start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
     """The row (N,) of another image of the split at which each inversion starts, drawn uniformly whatever its label.
 
     Raises:
@@ -60,13 +60,13 @@ def start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
         raise UserError("method.start: images: a split of one image has no other to start from")
     # One of the count - 1 others: a step of 1 to count - 1 round the circle.
     ahead = [
-        1 + numpy_generator(seed, "start", int(index)).integers(count - 1)
+        1 + make_generator(seed, "start", int(index)).integers(count - 1)
         for index in original.provenance["source_index"]
     ]
     return (np.arange(count) + np.array(ahead)) % count
 
 
-def noise(indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
+def draw_noise(indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
     """Gaussian noise (n, C, H, W) of mean 1/2 and deviation 1/4, clipped to [0, 1]; the paper gives neither."""
-    drawn = [numpy_generator(seed, "start", int(index)).normal(0.5, 0.25, image_shape) for index in indices]
+    drawn = [make_generator(seed, "start", int(index)).normal(0.5, 0.25, image_shape) for index in indices]
     return np.clip(np.array(drawn), 0, 1).astype(np.float32)

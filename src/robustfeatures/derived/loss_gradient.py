@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.gradients import loss_gradients, pictured
-from robustfeatures.derived.derivation import Derivation, Told, provenance
+from robustfeatures.derived.derivation import Derivation, Progress, make_provenance
 
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
@@ -22,7 +22,7 @@ def derive(
 ) -> Derivation:
     """The gradient at each image, with its label; nothing is drawn from the seed."""
 
-    def images(rows: NDArray[np.int64], told: Told) -> NDArray[np.float32]:
+    def images(rows: NDArray[np.int64], told: Progress) -> NDArray[np.float32]:
         gradients = loss_gradients(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
@@ -31,4 +31,4 @@ def derive(
         told(1)
         return pictured(gradients, method.deviations).cpu().numpy()
 
-    return Derivation(original.labels, provenance(original), images)
+    return Derivation(original.labels, make_provenance(original), images)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from robustfeatures.derived.settings import (
-    Errors,
     Inversion,
     LossGradient,
     Method,
+    Misclassified,
     TargetedAttack,
     Transferring,
     UntargetedAttack,
 )
-from robustfeatures.engine.registry import Entry, by_name, check_kinds
+from robustfeatures.engine.registry import Entry, check_kinds, index_by_name
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 
 
-class Deriving(Protocol[S_contra]):
+class DeriveFunction(Protocol[S_contra]):
     """The function `derive` of the module of a method."""
 
     def __call__(
@@ -57,7 +57,7 @@ class MethodEntry(Entry, Generic[S]):
     passes: Callable[[S], float]
 
 
-METHODS: dict[str, MethodEntry[Any]] = by_name(
+METHODS: dict[str, MethodEntry[Any]] = index_by_name(
     MethodEntry(
         name="inversion",
         settings=Inversion,
@@ -82,7 +82,12 @@ METHODS: dict[str, MethodEntry[Any]] = by_name(
         module="robustfeatures.derived.loss_gradient",
         passes=lambda method: 1,
     ),
-    MethodEntry(name="errors", settings=Errors, module="robustfeatures.derived.errors", passes=lambda method: 1 / 3),
+    MethodEntry(
+        name="errors",
+        settings=Misclassified,
+        module="robustfeatures.derived.misclassified",
+        passes=lambda method: 1 / 3,
+    ),
     MethodEntry(
         name="transferring",
         settings=Transferring,

@@ -55,7 +55,7 @@ class LossGradient(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errors(Strict):
+class Misclassified(Strict):
     """The images that the source misclassifies, as they are, with the labels that it gives them.
 
     Wallace (2019), "Learning from Incorrectly Labeled Data", response 6 in "A Discussion of 'Adversarial Examples Are
@@ -77,7 +77,7 @@ class Transferring(Strict):
 
 
 Method = Annotated[
-    Inversion | TargetedAttack | UntargetedAttack | LossGradient | Errors | Transferring, Discriminator("kind")
+    Inversion | TargetedAttack | UntargetedAttack | LossGradient | Misclassified | Transferring, Discriminator("kind")
 ]
 
 

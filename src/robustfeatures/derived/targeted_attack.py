@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
-from robustfeatures.derived.derivation import Derivation, Told, provenance
-from robustfeatures.engine.randomness import numpy_generator
+from robustfeatures.derived.derivation import Derivation, Progress, make_provenance
+from robustfeatures.engine.randomness import make_generator
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def derive(
         UserError: the data set has no such class.
     """
     indices = original.provenance["source_index"]
-    goal = targets(original.labels, indices, target=method.target, num_classes=original.num_classes, seed=seed)
+    goal = draw_targets(original.labels, indices, target=method.target, num_classes=original.num_classes, seed=seed)
 
-    def images(rows: NDArray[np.int64], told: Told) -> NDArray[np.float32]:
+    def images(rows: NDArray[np.int64], told: Progress) -> NDArray[np.float32]:
         moved = pgd(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
@@ -41,10 +41,10 @@ def derive(
         )
         return moved.cpu().numpy()
 
-    return Derivation(goal, provenance(original, target=goal), images, method.steps)
+    return Derivation(goal, make_provenance(original, target=goal), images, method.steps)
 
 
-def targets(
+def draw_targets(
     labels: NDArray[np.int64], indices: NDArray[np.int64], *, target: str | int, num_classes: int, seed: int
 ) -> NDArray[np.int64]:
     """The class each image is to be taken for, int64 (N,).
@@ -56,7 +56,7 @@ def targets(
         UserError: the class number is not below `num_classes`.
     """
     if target == "random":
-        drawn = [numpy_generator(seed, "target", int(index)).integers(num_classes) for index in indices]
+        drawn = [make_generator(seed, "target", int(index)).integers(num_classes) for index in indices]
         return np.array(drawn, dtype=np.int64)
     if target == "next":
         return (labels + 1) % num_classes

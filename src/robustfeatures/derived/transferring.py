@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustfeatures.derived.derivation import Derivation, selected
-from robustfeatures.engine.batches import batches_of
+from robustfeatures.derived.derivation import Derivation, select_images
+from robustfeatures.engine.batches import load_batches
 from robustfeatures.errors import UserError
 from robustfeatures.training.accuracy import predictions
 
@@ -27,10 +27,10 @@ def derive(
     Raises:
         UserError: there is none.
     """
-    predicted = predictions(network, batches_of(original, device)).cpu().numpy()
+    predicted = predictions(network, load_batches(original, device)).cpu().numpy()
     kept = np.flatnonzero((predicted == original.labels) == method.transfers)
     if not len(kept):
         found = "none" if method.transfers else "all"
         raise UserError(f"method.transfers: {found} of the {len(original)} images transfer to the source")
     provenance = {name: column[kept] for name, column in original.provenance.items()}
-    return selected(original, kept, original.labels[kept], provenance)
+    return select_images(original, kept, original.labels[kept], provenance)

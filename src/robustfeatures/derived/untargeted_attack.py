@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
-from robustfeatures.derived.derivation import Derivation, Told, provenance
+from robustfeatures.derived.derivation import Derivation, Progress, make_provenance
 
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
@@ -22,7 +22,7 @@ def derive(
 ) -> Derivation:
     """Each image moved to a higher loss of its label; nothing is drawn from the seed."""
 
-    def images(rows: NDArray[np.int64], told: Told) -> NDArray[np.float32]:
+    def images(rows: NDArray[np.int64], told: Progress) -> NDArray[np.float32]:
         moved = pgd(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
@@ -32,4 +32,4 @@ def derive(
         )
         return moved.cpu().numpy()
 
-    return Derivation(original.labels, provenance(original), images, method.steps)
+    return Derivation(original.labels, make_provenance(original), images, method.steps)

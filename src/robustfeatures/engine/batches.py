@@ -29,14 +29,14 @@ MOST_BLOCKS = 30
 BLOCK_BYTES = 1 << 30
 
 
-def batch_size(device: torch.device, image_shape: tuple[int, ...]) -> int:
+def choose_batch_size(device: torch.device, image_shape: tuple[int, ...]) -> int:
     """How many images (C, H, W) an attack or evaluation takes at once on a device: a power of two."""
     values = BATCH_VALUES.get(device.type, BATCH_VALUES["cuda"]) // math.prod(image_shape)
     fitting = min(max(values, 8), LARGEST_BATCH.get(device.type, LARGEST_BATCH["cuda"]))
     return 1 << (fitting.bit_length() - 1)
 
 
-def block_rows(count: int, size: int, image_shape: tuple[int, ...], *, fewest: int = 1) -> int:
+def choose_block_rows(count: int, size: int, image_shape: tuple[int, ...], *, fewest: int = 1) -> int:
     """The rows of each block in which `count` images (C, H, W) are worked through in batches of `size`.
 
     Blocks hold whole batches, `fewest` or more, and depend on nothing but the set and the kind of device: so it makes
@@ -119,7 +119,7 @@ def _as_float(images: Tensor) -> Tensor:
     return images.float().div_(images.new_full((), 255, dtype=torch.float32))
 
 
-def batches_of(dataset: ImageDataset, device: torch.device, *, memory_bytes: int = MEMORY_BYTES) -> Batches:
+def load_batches(dataset: ImageDataset, device: torch.device, *, memory_bytes: int = MEMORY_BYTES) -> Batches:
     """A split on a device: in memory where it takes at most `memory_bytes` as float32, else streamed."""
     if 4 * math.prod(dataset.images.shape) > memory_bytes:
         return Streamed(dataset, device)

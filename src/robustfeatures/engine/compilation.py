@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from robustfeatures.errors import UserError
 
 
-def compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
+def compile_module(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """The forward of a module, compiled when it is first called; it follows the module's weights.
 
     Calling it raises a UserError where torch's compiler fails.

@@ -9,7 +9,7 @@ from torch import nn
 
 
 @contextmanager
-def frozen(model: nn.Module) -> Iterator[None]:
+def freeze(model: nn.Module) -> Iterator[None]:
     """The model in eval mode, its parameters without gradients; both are as before on leaving.
 
     So no running statistics change, and a backward pass costs about half. Of each module only `training` is set; its

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from robustfeatures.engine.compilation import compiled
-from robustfeatures.engine.precision import autocast, laid_out, warn_if_emulated
+from robustfeatures.engine.compilation import compile_module
+from robustfeatures.engine.precision import autocast, convert_layout, warn_if_emulated
 
 if TYPE_CHECKING:
     from robustfeatures.engine.settings import Precision
@@ -33,14 +33,14 @@ class FrozenNetwork(nn.Module):
         # In a tuple, so that the network is no submodule of its copy.
         self._followed = (network,)
         self.network = copy.deepcopy(network).eval()
-        self.network.features, self._folded = without_batch_norm(self.network.features)
+        self.network.features, self._folded = remove_batch_norms(self.network.features)
         self.network.requires_grad_(False)
         if precision == "bfloat16":
             for module in self.network.features.modules():
                 if isinstance(module, (nn.Conv2d, nn.Linear)):
                     module.to(torch.bfloat16)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
-        self._compiled = compiled(self.network.features) if compile else None
+        self._compiled = compile_module(self.network.features) if compile else None
         self.refresh()
         self.eval()
 
@@ -70,12 +70,12 @@ class FrozenNetwork(nn.Module):
     def representation(self, images: Tensor) -> Tensor:
         """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
         with autocast(images.device, self.precision):
-            normalised = self.network.normalised(laid_out(images, torch.channels_last))
+            normalised = self.network.normalise(convert_layout(images, torch.channels_last))
             representation: Tensor = (self._compiled or self.network.features)(normalised)
         return representation.float()
 
 
-class Pair(NamedTuple):
+class ConvBatchNorm(NamedTuple):
     """The names of a convolution and of the batch norm that follows it, and the latter's eps."""
 
     convolution: str
@@ -83,7 +83,7 @@ class Pair(NamedTuple):
     eps: float
 
 
-def without_batch_norm(features: nn.Module) -> tuple[fx.GraphModule, list[Pair]]:
+def remove_batch_norms(features: nn.Module) -> tuple[fx.GraphModule, list[ConvBatchNorm]]:
     """The features without each batch norm that follows a convolution, and these pairs.
 
     A layer that is called more than once stays as it is: what follows it may differ from call to call.
@@ -91,7 +91,7 @@ def without_batch_norm(features: nn.Module) -> tuple[fx.GraphModule, list[Pair]]
     traced = fx.symbolic_trace(features)
     modules = dict(traced.named_modules())
     calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
-    pairs: list[Pair] = []
+    pairs: list[ConvBatchNorm] = []
     for node in traced.graph.nodes:
         before = node.args[0] if node.args else None
         if calls[node.target] != 1 or not isinstance(before, fx.Node) or calls[before.target] != 1:
@@ -100,7 +100,7 @@ def without_batch_norm(features: nn.Module) -> tuple[fx.GraphModule, list[Pair]]
         if isinstance(convolution, nn.Conv2d) and isinstance(batch_norm, nn.BatchNorm2d) and len(before.users) == 1:
             if convolution.bias is None:
                 convolution.bias = nn.Parameter(convolution.weight.new_zeros(convolution.out_channels))
-            pairs.append(Pair(str(before.target), node.target, batch_norm.eps))
+            pairs.append(ConvBatchNorm(str(before.target), node.target, batch_norm.eps))
             node.replace_all_uses_with(before)
             traced.graph.erase_node(node)
     traced.recompile()

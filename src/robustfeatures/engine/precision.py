@@ -21,7 +21,7 @@ ONEDNN_BLOCK = 16
 BFLOAT16_UNITS = ("avx512_bf16", "amx_bf16", "bf16")
 
 
-def training_format(network: nn.Module, device: torch.device) -> torch.memory_format:
+def choose_layout(network: nn.Module, device: torch.device) -> torch.memory_format:
     """The layout to train a network in.
 
     On a processor, oneDNN 3.12's gradient of a strided 1x1 convolution by its weights writes out of bounds in the
@@ -34,7 +34,7 @@ def training_format(network: nn.Module, device: torch.device) -> torch.memory_fo
     return torch.contiguous_format if device.type == "cpu" and narrow else torch.channels_last
 
 
-def laid_out(images: Tensor, layout: torch.memory_format) -> Tensor:
+def convert_layout(images: Tensor, layout: torch.memory_format) -> Tensor:
     """The images (N, C, H, W) in that layout."""
     images = images.contiguous(memory_format=layout)
     if images.shape[1] == 1 and layout == torch.contiguous_format:

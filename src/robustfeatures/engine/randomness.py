@@ -7,12 +7,12 @@ import hashlib
 import numpy as np
 
 
-def split_seed(seed: int, *purpose: str | int) -> int:
+def derive_seed(seed: int, *purpose: str | int) -> int:
     """A 63-bit seed for one purpose of a recipe, for instance `split_seed(0, "order", epoch)`."""
     text = "/".join(str(part) for part in (seed, *purpose))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
-def numpy_generator(seed: int, *purpose: str | int) -> np.random.Generator:
+def make_generator(seed: int, *purpose: str | int) -> np.random.Generator:
     """A numpy generator for one purpose of a recipe."""
-    return np.random.Generator(np.random.Philox(split_seed(seed, *purpose)))
+    return np.random.Generator(np.random.Philox(derive_seed(seed, *purpose)))

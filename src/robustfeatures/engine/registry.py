@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from importlib import import_module
 from typing import Any, Self, TypeVar, get_args, get_type_hints
 
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Entry:
 E = TypeVar("E", bound=Entry)
 
 
-def by_name(*entries: E) -> dict[str, E]:
+def index_by_name(*entries: E) -> dict[str, E]:
     """The entries of a registry by name.
 
     Raises:
@@ -45,14 +45,14 @@ def by_name(*entries: E) -> dict[str, E]:
     return found
 
 
-def find(entries: Mapping[str, E], name: str, field: str) -> E:
+def find_entry(entries: Mapping[str, E], name: str, field: str) -> E:
     """The entry that the value `name` of a study's `field` names.
 
     Raises:
         UserError: there is none.
     """
     if name not in entries:
-        raise UserError(f"{field}: {name!r} is unknown{suggestion(name, entries)}")
+        raise UserError(f"{field}: {name!r} is unknown{suggest(name, entries)}")
     return entries[name]
 
 
@@ -76,7 +76,7 @@ def check_kinds(entries: Mapping[str, Entry], settings: Mapping[str, type], unio
         raise UserError(f"{kinds[name].__name__}: kind: {name!r} has no entry in the registry")
 
 
-def load(name: str) -> Any:
+def load_attribute(name: str) -> Any:
     """What `module:attribute` names, imported only now.
 
     Raises:

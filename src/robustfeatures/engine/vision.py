@@ -14,7 +14,7 @@ SCHEMAS = (
 )
 
 
-def torchvision() -> ModuleType:
+def import_torchvision() -> ModuleType:
     """The module torchvision; where its compiled operators cannot be loaded, without them.
 
     Raises:

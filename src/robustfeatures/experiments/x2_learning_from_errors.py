@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from robustfeatures.derived.settings import Errors
+from robustfeatures.derived.settings import Misclassified
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
@@ -46,7 +46,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         data = pieces.data()
         source = pieces.source_model(settings.source, seed, architecture=settings.architecture)
         inputs = {"data": data, "source": source}
-        errors = pieces.made(f"{data.label}-errors", Errors(kind="errors"), seed, inputs)
+        errors = pieces.made(f"{data.label}-errors", Misclassified(kind="errors"), seed, inputs)
         label = f"{data.label}-on-errors-{settings.training}"
         learned = pieces.model(
             label,

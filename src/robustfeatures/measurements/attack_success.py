@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robustfeatures.engine.batches import batch_size, batches_of
+from robustfeatures.engine.batches import choose_batch_size, load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.training.augmentation import Augmenter
 from robustfeatures.training.settings import Augmentation
 
@@ -48,12 +48,12 @@ def measure(
     """
     data = run.dataset("data", "train")
     network = FrozenNetwork(run.network("source"), precision=precision)
-    images = batches_of(data, run.device)
-    generator = torch.Generator().manual_seed(split_seed(seed, "augmentation"))
+    images = load_batches(data, run.device)
+    generator = torch.Generator().manual_seed(derive_seed(seed, "augmentation"))
     augment = Augmenter(Augmentation(**augmentation), len(data), generator, run.device)
     found = {name: torch.empty(len(data), dtype=torch.int64, device=run.device) for name in ("none", "augmented")}
     done = 0
-    for rows, batch in images.batches(torch.arange(len(data)), batch_size(run.device, data.image_shape)):
+    for rows, batch in images.batches(torch.arange(len(data)), choose_batch_size(run.device, data.image_shape)):
         with torch.no_grad():
             for name, pictures in (("none", batch), ("augmented", augment(batch, rows))):
                 found[name][rows] = network(pictures).argmax(dim=1)

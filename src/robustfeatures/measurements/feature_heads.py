@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from robustfeatures.engine.batches import batch_size, batches_of
+from robustfeatures.engine.batches import choose_batch_size, load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
@@ -63,7 +63,7 @@ def measure(
     for number, head in enumerate((TWO_CLASSES, K_CLASSES)):
         run.progress(number, 2)
         outputs = 2 if head == TWO_CLASSES else classes
-        generator = torch.Generator().manual_seed(split_seed(seed, head))
+        generator = torch.Generator().manual_seed(derive_seed(seed, head))
         trained = Head(outputs, classes // 2, train.shape[1], initial_std, generator, run.device)
         trained.descend(train, class_or_side(train_labels, classes, outputs), learning_rate, steps)
         right = trained(test).argmax(dim=1) == class_or_side(test_labels, classes, outputs)
@@ -80,8 +80,8 @@ def measure(
 
 def representations(network: FrozenNetwork, data: ImageDataset, device: torch.device) -> tuple[Tensor, Tensor]:
     """g(x), float32 (N, D), of a split, and its labels (N,), on the device."""
-    images = batches_of(data, device)
-    size = batch_size(device, data.image_shape)
+    images = load_batches(data, device)
+    size = choose_batch_size(device, data.image_shape)
     with torch.no_grad():
         found = [network.representation(batch) for _, batch in images.batches(torch.arange(len(data)), size)]
     return torch.cat(found), torch.from_numpy(data.labels).to(device)

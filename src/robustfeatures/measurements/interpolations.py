@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.batches import choose_batch_size
 from robustfeatures.measurements.perception import (
     alignment,
     class_means,
@@ -35,7 +35,7 @@ def measure(run: Run, *, examples: Mapping[str, str], cutoff: float, points: int
     """
     test = run.dataset("data", "test")
     means = class_means(run.dataset("data", "train")).to(run.device)
-    size = batch_size(run.device, test.image_shape)
+    size = choose_batch_size(run.device, test.image_shape)
     rows: list[Row] = []
     for number, (name, role) in enumerate(sorted(examples.items())):
         network, attacked = run.network(name), run.dataset(role, "test")

@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from robustfeatures.engine.batches import batch_size, batches_of
+from robustfeatures.engine.batches import choose_batch_size, load_batches
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def measure(run: Run, *, eps: float) -> Sequence[Mapping[str, str | int | float]
     def logits(role: str, split: str) -> tuple[Floats, NDArray[np.int64]]:
         data = run.dataset(role, split)
         found = np.empty((len(data), data.num_classes))
-        images = batches_of(data, run.device)
-        for rows, batch in images.batches(torch.arange(len(data)), batch_size(run.device, data.image_shape)):
+        images = load_batches(data, run.device)
+        for rows, batch in images.batches(torch.arange(len(data)), choose_batch_size(run.device, data.image_shape)):
             with torch.no_grad():
                 found[rows.cpu().numpy()] = network(batch).cpu().double().numpy()
         return found, data.labels

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from robustfeatures.attacks.gradients import loss_gradients
-from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.batches import choose_batch_size
 from robustfeatures.measurements.perception import alignment, class_means, density, low_frequency_share
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def measure(run: Run, *, cutoff: float) -> Sequence[Row]:
     """
     test = run.dataset("data", "test")
     means = class_means(run.dataset("data", "train")).to(run.device)
-    size = batch_size(run.device, test.image_shape)
+    size = choose_batch_size(run.device, test.image_shape)
     names = sorted(set(run.roles) - {"data"})
     rows: list[Row] = []
     for number, name in enumerate(names):

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from robustfeatures.attacks.representation_pgd import representation_pgd
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.batches import choose_batch_size
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.engine.randomness import numpy_generator
+from robustfeatures.engine.randomness import make_generator
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.settings import NormName
@@ -53,7 +53,7 @@ def measure(
     rows, goals, targets = attack_pairs(data, images_per_class, seed)
     before = {name: np.empty(len(rows), np.int64) for name in victims}
     after = {name: np.empty(len(rows), np.int64) for name in victims}
-    size = batch_size(run.device, data.image_shape)
+    size = choose_batch_size(run.device, data.image_shape)
     for first in range(0, len(rows), size):
         part = slice(first, first + size)
         images = torch.from_numpy(data.float_images(rows[part])).to(run.device)
@@ -111,8 +111,8 @@ def attack_pairs(
     members = [np.flatnonzero(data.labels == label) for label in range(data.num_classes)]
     rows, goals, targets = [], [], []
     for source, own in enumerate(members):
-        for row in numpy_generator(seed, "source", source).permutation(own)[:images_per_class]:
-            drawn = numpy_generator(seed, "target", int(data.provenance["source_index"][row]))
+        for row in make_generator(seed, "source", source).permutation(own)[:images_per_class]:
+            drawn = make_generator(seed, "target", int(data.provenance["source_index"][row]))
             for goal, others in enumerate(members):
                 if goal != source:
                     rows.append(row)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
-from robustfeatures.engine.batches import batch_size, batches_of
+from robustfeatures.engine.batches import choose_batch_size, load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
 
 if TYPE_CHECKING:
@@ -77,10 +77,10 @@ def measure(
     Adversarial examples are made on a split of the input "data" with the network "source", by PGD as `pgd` describes.
     """
     data = run.dataset("data", split)
-    images = batches_of(data, run.device)
+    images = load_batches(data, run.device)
     labels = torch.from_numpy(data.labels).to(run.device)
     networks = {role: FrozenNetwork(run.network(role), precision=precision) for role in ("source", *targets.values())}
-    order, size = torch.arange(len(data)), batch_size(run.device, data.image_shape)
+    order, size = torch.arange(len(data)), choose_batch_size(run.device, data.image_shape)
     found = {key: {role: torch.empty_like(labels) for role in networks} for key in ("clean", *ATTACKS)}
     done = 0
     for rows, batch in images.batches(order, size):

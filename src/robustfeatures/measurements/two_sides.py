@@ -17,9 +17,9 @@ from torch import Tensor
 from robustfeatures.attacks import l2
 from robustfeatures.attacks.gradient_ascent import Objective, gradient_ascent
 from robustfeatures.attacks.objectives import untargeted_cross_entropy
-from robustfeatures.engine.batches import batch_size, batches_of
+from robustfeatures.engine.batches import choose_batch_size, load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -52,7 +52,7 @@ def measure(
     data = run.dataset("data", "test")
     side = side_of_class(sides, data.class_names).to(run.device)
     network = FrozenNetwork(run.network("model"), precision=precision)
-    images, labels = batches_of(data, run.device), torch.from_numpy(data.labels).to(run.device)
+    images, labels = load_batches(data, run.device), torch.from_numpy(data.labels).to(run.device)
     read_outs = (SUMMED,) if len(side) == 2 else (SUMMED, LARGEST)
     # By the loss that is attacked and the read-out that decides.
     attacked = [(read_out, read_out) for read_out in read_outs]
@@ -64,7 +64,7 @@ def measure(
         for loss in dict.fromkeys(loss for loss, _ in attacked):
             judged = {read_out: left for (by, read_out), left in standing.items() if by == loss}
             rows_left = torch.stack(list(judged.values())).any(dim=0).nonzero().squeeze(1).cpu()
-            for rows, batch in images.batches(rows_left, batch_size(run.device, data.image_shape)):
+            for rows, batch in images.batches(rows_left, choose_batch_size(run.device, data.image_shape)):
                 moved = batch
                 if radius > 0:
                     objective = objective_of(loss, network, labels[rows], side)
@@ -98,7 +98,7 @@ def side_of_class(sides: Sequence[Sequence[str]], class_names: Sequence[str]) ->
     for sign, names in zip((1.0, -1.0), sides, strict=True):
         for name in names:
             if name not in class_names:
-                raise UserError(f"sides: there is no class {name!r}{suggestion(name, class_names)}")
+                raise UserError(f"sides: there is no class {name!r}{suggest(name, class_names)}")
             found[list(class_names).index(name)] = sign
     if not found.all():
         raise UserError(f"sides: the class {class_names[int((found == 0).nonzero()[0])]!r} is on neither")

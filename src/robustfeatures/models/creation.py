@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from robustfeatures.engine.registry import load
+from robustfeatures.engine.registry import load_attribute
 from robustfeatures.models.registry import NetworkFactory, find_network
 
 if TYPE_CHECKING:
@@ -25,6 +25,6 @@ def create(
     entry = find_network(architecture, "architecture")
     entry.check_width(width)
     entry.check_images(image_shape)
-    factory: NetworkFactory = load(entry.factory)
+    factory: NetworkFactory = load_attribute(entry.factory)
     options = {} if width is None else {"width": width}
     return factory(num_classes=num_classes, image_shape=image_shape, **options)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.models.initialisation import he_normal
-from robustfeatures.models.network import GlobalAverage, Network
+from robustfeatures.models.network import GlobalAveragePool, Network
 
 UNITS = (6, 12, 24, 16)
 
@@ -64,7 +64,7 @@ def densenet121(*, num_classes: int, image_shape: tuple[int, int, int], width: i
             channels //= 2
     layers["bn"] = nn.BatchNorm2d(channels)
     layers["relu"] = nn.ReLU()
-    layers["pool"] = GlobalAverage()
+    layers["pool"] = GlobalAveragePool()
     features = nn.Sequential(layers)
     he_normal(features)
     head = nn.Linear(channels, num_classes)

@@ -12,7 +12,7 @@ from torch import Tensor
 from robustfeatures.errors import UserError
 from robustfeatures.models.creation import create
 from robustfeatures.models.network import Network
-from robustfeatures.models.weights import put_weights
+from robustfeatures.models.weights import load_weights
 
 SUFFIXES = (".pt", ".pth", ".ckpt")
 WRAPPERS = ("module.", "model.")
@@ -60,7 +60,7 @@ def load_foreign(
         # Torch before 0.4.1 kept no such counters, and no network in eval mode reads them.
         if name in ("mean", "std") or name.endswith(".num_batches_tracked"):
             weights.setdefault(name, tensor)
-    put_weights(network, weights, path=path, architecture=architecture)
+    load_weights(network, weights, path=path, architecture=architecture)
     return network.eval()
 
 

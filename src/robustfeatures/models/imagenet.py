@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from robustfeatures.engine.vision import torchvision
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.models.network import Network
 
 
@@ -15,7 +15,7 @@ def resnet50_imagenet(*, num_classes: int, image_shape: tuple[int, int, int]) ->
     convolution of each unit. It is made for 3 x 224 x 224; other sizes work too. Layers start as in torchvision: the
     convolutions as in `he_normal`, the head as torch's default.
     """
-    features = torchvision().models.resnet50(weights=None)
+    features = import_torchvision().models.resnet50(weights=None)
     head = nn.Linear(features.fc.in_features, num_classes)
     features.fc = nn.Identity()
     return Network(features, head, 3)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.models.network import GlobalAverage, Network
+from robustfeatures.models.network import GlobalAveragePool, Network
 
 Size = int | tuple[int, int]
 
@@ -128,7 +128,7 @@ def inception_v3(*, num_classes: int, image_shape: tuple[int, int, int], width: 
             mixed9=_second_reduction(48 * unit, unit),
             mixed10=_expanded(80 * unit, unit),
             mixed11=_expanded(128 * unit, unit),
-            pool=GlobalAverage(),
+            pool=GlobalAveragePool(),
         )
     )
     return Network(features, nn.Linear(128 * unit, num_classes), image_shape[0])

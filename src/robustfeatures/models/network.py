@@ -23,18 +23,18 @@ class Network(nn.Module):
         self.register_buffer("mean", torch.zeros(1, channels, 1, 1))
         self.register_buffer("std", torch.ones(1, channels, 1, 1))
 
-    def normalise(self, mean: Tensor, std: Tensor) -> None:
+    def set_normalisation(self, mean: Tensor, std: Tensor) -> None:
         """Take mean and standard deviation (C,) of the training images."""
         self.mean.copy_(mean.view_as(self.mean))
         self.std.copy_(std.view_as(self.std).clamp_min(1e-6))
 
-    def normalised(self, images: Tensor) -> Tensor:
+    def normalise(self, images: Tensor) -> Tensor:
         """Images (N, C, H, W) in [0, 1] as `features` takes them."""
         return (images - self.mean) / self.std
 
     def representation(self, images: Tensor) -> Tensor:
         """g(x), the penultimate layer (N, D), of images (N, C, H, W) in [0, 1]."""
-        representation: Tensor = self.features(self.normalised(images))
+        representation: Tensor = self.features(self.normalise(images))
         return representation
 
     def forward(self, images: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class Network(nn.Module):
         return logits
 
 
-class GlobalAverage(nn.Module):
+class GlobalAveragePool(nn.Module):
     """The mean over all pixels, (N, C) of (N, C, H, W)."""
 
     def forward(self, images: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from robustfeatures.engine.registry import Entry, by_name, find
+from robustfeatures.engine.registry import Entry, find_entry, index_by_name
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class NetworkEntry(Entry):
             raise UserError(f"{where}.name: {self.name!r} takes images of {self.channels} channels, not {channels}")
 
 
-NETWORKS = by_name(
+NETWORKS = index_by_name(
     NetworkEntry(
         name="densenet121",
         factory="robustfeatures.models.densenet:densenet121",
@@ -158,10 +158,10 @@ def find_network(name: str, field: str = "architecture.name") -> NetworkEntry:
     Raises:
         UserError: no network has that name.
     """
-    return find(NETWORKS, name, field)
+    return find_entry(NETWORKS, name, field)
 
 
-def factory_name(name: str) -> str:
+def find_factory(name: str) -> str:
     """`module:function` that makes the network.
 
     Raises:

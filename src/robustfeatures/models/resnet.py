@@ -12,7 +12,7 @@ from collections import OrderedDict
 from torch import Tensor, nn
 
 from robustfeatures.models.initialisation import he_normal
-from robustfeatures.models.network import GlobalAverage, Network
+from robustfeatures.models.network import GlobalAveragePool, Network
 
 
 def _shortcut(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:
@@ -85,7 +85,7 @@ def _resnet(
             group.append(unit(channels, filters, stride=2 if number > 1 and place == 0 else 1))
             channels = unit.expansion * filters
         layers[f"layer{number}"] = nn.Sequential(*group)
-    layers["pool"] = GlobalAverage()
+    layers["pool"] = GlobalAveragePool()
     features = nn.Sequential(layers)
     he_normal(features)
     return Network(features, nn.Linear(channels, num_classes), image_shape[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from robustfeatures.models.network import GlobalAverage, Network
+from robustfeatures.models.network import GlobalAveragePool, Network
 
 
 def small_cnn(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 16) -> Network:
@@ -19,6 +19,6 @@ def small_cnn(*, num_classes: int, image_shape: tuple[int, int, int], width: int
         nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),
         nn.BatchNorm2d(2 * width),
         nn.ReLU(),
-        GlobalAverage(),
+        GlobalAveragePool(),
     )
     return Network(features, nn.Linear(2 * width, num_classes), channels)

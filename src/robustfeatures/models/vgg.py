@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from robustfeatures.models.initialisation import he_normal
-from robustfeatures.models.network import GlobalAverage, Network
+from robustfeatures.models.network import GlobalAveragePool, Network
 
 # Filters of each convolution in units of the width; a group ends with pooling (configuration D).
 GROUPS = ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8))
@@ -29,6 +29,6 @@ def vgg16(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 6
             layers += [nn.Conv2d(channels, filters, 3, padding=1), nn.BatchNorm2d(filters), nn.ReLU()]
             channels = filters
         layers.append(nn.MaxPool2d(2))
-    features = nn.Sequential(*layers, GlobalAverage())
+    features = nn.Sequential(*layers, GlobalAveragePool())
     he_normal(features)
     return Network(features, nn.Linear(channels, num_classes), image_shape[0])

@@ -11,7 +11,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 
 
-def put_weights(network: Network, weights: Mapping[str, Tensor], *, path: Path, architecture: str) -> None:
+def load_weights(network: Network, weights: Mapping[str, Tensor], *, path: Path, architecture: str) -> None:
     """Copy `weights`, which must be all of the network's own and no others, into it; `path` is where they come from.
 
     Raises:

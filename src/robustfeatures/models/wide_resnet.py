@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from robustfeatures.models.initialisation import he_normal
-from robustfeatures.models.network import GlobalAverage, Network
+from robustfeatures.models.network import GlobalAveragePool, Network
 
 
 class PreActivationUnit(nn.Module):
@@ -68,7 +68,7 @@ def _network(
         layers[f"layer{number}"] = nn.Sequential(*group)
     layers["bn1"] = nn.BatchNorm2d(channels)
     layers["activation"] = nn.LeakyReLU(slope)
-    layers["pool"] = GlobalAverage()
+    layers["pool"] = GlobalAveragePool()
     features = nn.Sequential(layers)
     he_normal(features)
     head = nn.Linear(channels, num_classes)

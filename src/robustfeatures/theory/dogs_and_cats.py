@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
 from robustfeatures.engine.batches import InMemory
-from robustfeatures.engine.randomness import numpy_generator, split_seed
+from robustfeatures.engine.randomness import derive_seed, make_generator
 from robustfeatures.models.simple import two_layer_relu
 from robustfeatures.training.loop import HistoryRow, train
 from robustfeatures.training.probes import ProbeSet
@@ -128,9 +128,9 @@ def trained(
     Beside it what the probes took after each epoch.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(split_seed(seed, "initialisation"))
+        torch.manual_seed(derive_seed(seed, "initialisation"))
         network = two_layer_relu(num_classes=2, image_shape=(1, SIDE, SIDE), width=width)
-    network.normalise(images.mean(), images.std())
+    network.set_normalisation(images.mean(), images.std())
     return network, train(network, InMemory(images), classes(labels), training, seed=seed, probes=probes)
 
 
@@ -205,17 +205,17 @@ def measure(
     trained on it: after each epoch "accuracy" (a share) with feature "D" or "flipped D", and after the last one
     "effect" of a feature on the dog's score.
     """
-    pets = drawn(numpy_generator(seed, "train"), examples, agreement, noise)
-    test = drawn(numpy_generator(seed, "test"), test_examples, agreement, noise)
+    pets = drawn(make_generator(seed, "train"), examples, agreement, noise)
+    test = drawn(make_generator(seed, "test"), test_examples, agreement, noise)
     settings = Training(**training)
-    reference, _ = trained(pets.images(amplitudes), pets.labels, settings, width, split_seed(seed, "reference"))
+    reference, _ = trained(pets.images(amplitudes), pets.labels, settings, width, derive_seed(seed, "reference"))
     shown = InMemory(test.images(amplitudes))
     probes = [ProbeSet("D", shown, classes(test.labels)), ProbeSet("flipped D", shown, classes(-test.labels))]
     rows: list[dict[str, str | int | float]] = []
     sets = training_sets(pets, reference, amplitudes, eps)
     for done, (name, (images, labels)) in enumerate(sets.items()):
         run.progress(done, len(sets))
-        network, history = trained(images, labels, settings, width, split_seed(seed, "network"), probes)
+        network, history = trained(images, labels, settings, width, derive_seed(seed, "network"), probes)
         found = [(each.epoch, "accuracy", each.probe, each.value) for each in history]
         for feature, values in usefulness(read(images, amplitudes), labels, amplitudes, eps).items():
             for quantity, value in zip(("usefulness", "robust usefulness"), values, strict=True):

@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def trained(
     seed: int,
 ) -> list[Network]:
     """Networks trained on the same noise, everything drawn from `seed`, in float32."""
-    generator = torch.Generator().manual_seed(split_seed(seed, "train", dimension))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "train", dimension))
     noise = torch.randn(samples, dimension, generator=generator)
     starts = [start(task, dimension, deviation, generator, noise.dtype) for task in tasks]
     return train(noise, tasks, starts, learning_rate=learning_rate, steps=steps)
@@ -217,7 +217,7 @@ def measure(
         steps=steps,
         seed=seed,
     )
-    generator = torch.Generator().manual_seed(split_seed(seed, "test", dimension))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "test", dimension))
     noise = torch.randn(test_samples, dimension, generator=generator)
     rows: list[Mapping[str, str | int | float]] = []
     for task, network in zip(tasks, found, strict=True):

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, brentq, minimize
 from torch import Tensor
 
-from robustfeatures.engine.randomness import numpy_generator
+from robustfeatures.engine.randomness import make_generator
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -309,7 +309,7 @@ def measure(
     rows: list[Row] = []
     for done, dimension in enumerate(dimensions):
         run.progress(done, len(dimensions))
-        generator = numpy_generator(seed, "spectrum", dimension)
+        generator = make_generator(seed, "spectrum", dimension)
         variances = condition ** np.array([-0.5, 0.5, *generator.uniform(-0.5, 0.5, dimension - 2)])
         mean = generator.normal(size=dimension)
         drawn = mean + generator.normal(size=(examples, dimension)) * np.sqrt(variances)
@@ -320,7 +320,7 @@ def measure(
             rows += third_theorem(generator, variances, eps)
         rows += relaxation(drawn, max(radii), steps=example_steps, rate=rate)
     centre, spread = np.array(plane_mean), np.array(plane_variances)
-    drawn = centre + numpy_generator(seed, "plane").normal(size=(examples, 2)) * np.sqrt(spread)
+    drawn = centre + make_generator(seed, "plane").normal(size=(examples, 2)) * np.sqrt(spread)
     for eps in plane_eps:
         rows += plane(centre, spread, drawn, eps, steps=example_steps, rate=rate)
     return rows

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import draw, features
 from robustfeatures.theory.patch_network import activation, loss_and_gradient
@@ -74,7 +74,7 @@ def measure(
 ) -> Sequence[Mapping[str, str | int | float]]:
     """Rows (minimum, scale, risk on training data, noiseless risk, accuracies in [0, 1])."""
     setting = PatchConstants(**constants)
-    data = draw(setting, setting.samples, torch.Generator().manual_seed(split_seed(seed, "train")))
+    data = draw(setting, setting.samples, torch.Generator().manual_seed(derive_seed(seed, "train")))
     evaluation = Evaluation(setting, test_samples, seed, steps=pgd_steps, relative_step_size=pgd_relative_step_size)
     rows: list[Mapping[str, str | int | float]] = []
     for minimum in MINIMA:

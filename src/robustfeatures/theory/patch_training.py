@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import Patches, draw, features, only, other_classes, plant, swap
 from robustfeatures.theory.patch_network import accuracy, activation, loss_and_gradient, one_step, pgd
@@ -66,7 +66,7 @@ class Evaluation:
         self.constants = constants
         self.relu = activation(constants)
         self.steps, self.relative_step_size = steps, relative_step_size
-        generator = torch.Generator().manual_seed(split_seed(seed, "test"))
+        generator = torch.Generator().manual_seed(derive_seed(seed, "test"))
         self.data = draw(constants, count, generator)
         targets = other_classes(self.data.labels, constants.classes, generator)
         self.fixed = {
@@ -110,11 +110,11 @@ def measure(
 ) -> Sequence[Mapping[str, str | int | float]]:
     """Rows (training, step, loss, correlations, accuracies in [0, 1]), at step 0 and each `every` steps."""
     setting = PatchConstants(**constants)
-    data = draw(setting, setting.samples, torch.Generator().manual_seed(split_seed(seed, "train")))
+    data = draw(setting, setting.samples, torch.Generator().manual_seed(derive_seed(seed, "train")))
     evaluation = Evaluation(setting, test_samples, seed, steps=pgd_steps, relative_step_size=pgd_relative_step_size)
     rows: list[Mapping[str, str | int | float]] = []
     for number, training in enumerate(TRAININGS):
-        weights = initial_weights(setting, torch.Generator().manual_seed(split_seed(seed, "weights")))
+        weights = initial_weights(setting, torch.Generator().manual_seed(derive_seed(seed, "weights")))
         for step in range(steps + 1):
             loss, after = descend(weights, data, setting, adversarial=training == "adversarial")
             if step % every == 0:

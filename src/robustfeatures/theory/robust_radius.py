@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.theory.feature_averaging import Network, Task, clusters_of, sides, trained
 from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES
 
@@ -162,7 +162,7 @@ def _norms(combination: Tensor, gram: Tensor) -> Tensor:
 
 def readouts(two: Network, many: Network, task: Task, dimension: int, count: int, seed: int) -> dict[str, Readout]:
     """The networks as they are judged, at `count` fresh points."""
-    generator = torch.Generator().manual_seed(split_seed(seed, "test", dimension))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "test", dimension))
     noise = torch.randn(count, dimension, generator=generator)
     clusters = clusters_of(count, task.clusters)
     side = sides(clusters, task.clusters)

@@ -29,7 +29,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
 from sklearn.svm import LinearSVC
 
-from robustfeatures.engine.randomness import numpy_generator
+from robustfeatures.engine.randomness import make_generator
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -205,7 +205,7 @@ def measure(
     clean and robust (shares, exact on the distribution), first_weight (share of x1 in a w of unit norm).
     """
     eta = signal / float(np.sqrt(dimension))
-    signed = drawn(numpy_generator(seed, "sample"), examples, dimension, p=p, eta=eta)
+    signed = drawn(make_generator(seed, "sample"), examples, dimension, p=p, eta=eta)
     found: list[tuple[str, str, float, Array]] = [("averaging", "exact", 0.0, averaging(dimension))]
     for name, radius in (("standard SVM", 0.0), ("adversarial SVM", training_eps)):
         weights, penalty = population_svm(dimension, radius * eta, p=p, eta=eta)

@@ -40,7 +40,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustfeatures.engine.randomness import numpy_generator
+from robustfeatures.engine.randomness import make_generator
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -219,7 +219,7 @@ def measure(
     """
     grid = np.array([(each_k, each_eps) for each_k in k for each_eps in eps])
     chances, ratios, sizes = np.full(len(grid), p), grid[:, 0], grid[:, 1]
-    generator = numpy_generator(seed, "toy linear model")
+    generator = make_generator(seed, "toy linear model")
     data = drawn(generator, chances, ratios, sizes, examples=examples, dimension=dimension)
     rate = torch.from_numpy(relative_rate * largest_rate(sizes, examples))
     rows: list[dict[str, str | int | float]] = []

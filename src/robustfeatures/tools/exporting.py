@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.store.datasets import read_dataset, splits_of
 from robustfeatures.tools.opening import payload_file
 
@@ -58,7 +58,7 @@ def export(
     if not found:
         raise UserError(f"{path}: has none of the splits {', '.join(SPLITS)}")
     if split is not None and split not in found:
-        raise UserError(f"--split: {reference_or_path} has no split {split!r}{suggestion(split, found)}")
+        raise UserError(f"--split: {reference_or_path} has no split {split!r}{suggest(split, found)}")
     chosen = found if split is None else [split]
     datasets = {name: _dataset(path, name) for name in chosen}
     if out.exists() and (form == "npz" or not out.is_dir() or any(out.iterdir())):

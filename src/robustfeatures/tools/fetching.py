@@ -8,12 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustfeatures.data.preparing import placed
-from robustfeatures.data.registry import find_source, source_entry
-from robustfeatures.data.settings import Listed
-from robustfeatures.engine.registry import load
+from robustfeatures.data.preparation import add_default_path
+from robustfeatures.data.registry import find_loader, find_source
+from robustfeatures.data.settings import KeepListed
+from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError
-from robustfeatures.files import file_sha256
+from robustfeatures.files import hash_file
 from robustfeatures.pipeline.study.study import read_study
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def fetch(study: Path, raw: Path) -> Iterator[str]:
     """One line for each file that the study in the file `study` reads, once it is there and checked.
 
     A source module names what it downloads, into the folder `raw`, by its function `downloads(parameters, raw)`, and
-    gives the SHA-256 of the user's own files by its function `own_digest(parameters)`, which checks that a published
+    the SHA-256 of the user's own files by its function `compute_digest(parameters)`, which checks that a published
     set is whole where the study does not say by `sha256` which images are meant.
 
     Raises:
@@ -48,11 +48,14 @@ def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """What is to be done, each with the file and the field that ask for it."""
     downloaded: set[Path] = set()
     for where, given in _sources(study):
-        data = placed(given, raw)
-        name = source_entry(data.source).partition(":")[0]
+        data = add_default_path(given, raw)
+        name = find_loader(data.source).partition(":")[0]
         module = import_module(name)
         if data.path is not None:
-            yield f"{where}: data.path", partial(_own_files, data, load(f"{name}:own_digest"), study, where)
+            yield (
+                f"{where}: data.path",
+                partial(_own_files, data, load_attribute(f"{name}:compute_digest"), study, where),
+            )
         elif hasattr(module, "downloads"):
             fresh = [file for file in module.downloads(data, raw) if file.path not in downloaded]
             downloaded |= {file.path for file in fresh}
@@ -61,7 +64,7 @@ def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
             nothing = "{}: comes with an installed package, nothing to fetch"
             yield f"{where}: data.source", partial(nothing.format, data.source)
         for operation in data.operations:
-            if isinstance(operation, Listed):
+            if isinstance(operation, KeepListed):
                 yield f"{where}: data.operations: listed.path", partial(_list, operation, where)
 
 
@@ -69,32 +72,32 @@ def _sources(study: Path) -> Iterator[tuple[str, Data]]:
     """Every data set that is read, after the way to its field "data" through the study."""
     for name, data in read_study(study).all_data().items():
         outer = str(study) if name == "data" else f"{study}: {name}"
-        for place, given in enumerate(data.all_sources()):
+        for place, given in enumerate(data.iterate_sources()):
             yield f"{outer}: data.operations: concatenate" if place else outer, given
 
 
 def _download(source: str, file: Download) -> str:
-    file.bring()
+    file.fetch()
     return f"{source}: {file.path}: {file.path.stat().st_size} bytes, {file.checksum} as published"
 
 
-def _own_files(data: Data, own_digest: Callable[[Data], str], study: Path, where: str) -> str:
+def _own_files(data: Data, compute_digest: Callable[[Data], str], study: Path, where: str) -> str:
     try:
-        found = own_digest(data)
+        found = compute_digest(data)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
     if data.sha256 is not None:
         return f"{data.source}: {data.path}: " + _compared(found, data.sha256, f"{where}: data.sha256: {data.path}")
-    if find_source(data.source).brought is not None:
+    if find_source(data.source).user_folder is not None:
         return f"{data.source}: {data.path}: complete, SHA-256 {found}"
     return f"{data.source}: {data.path}: write beside this path in {study}: sha256: {found}"
 
 
-def _list(operation: Listed, where: str) -> str:
+def _list(operation: KeepListed, where: str) -> str:
     path = Path(operation.path)
     if not path.is_file():
         raise UserError(f"{where}: data.operations: listed.path: {path} does not exist")
-    found = file_sha256(path)
+    found = hash_file(path)
     if operation.sha256 is None:
         return f"listed: {path}: write beside this path in {where}: sha256: {found}"
     field = f"{where}: data.operations: listed.sha256: {path}"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.engine.batches import batch_size
-from robustfeatures.engine.precision import autocast, laid_out
+from robustfeatures.engine.batches import choose_batch_size
+from robustfeatures.engine.precision import autocast, convert_layout
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
@@ -20,11 +20,11 @@ def predictions(model: nn.Module, images: Batches, *, precision: Precision = "fl
     training = model.training
     model.eval()
     everything = torch.arange(len(images))
-    size = batch_size(images.device, images.image_shape)
+    size = choose_batch_size(images.device, images.image_shape)
     found = []
     with torch.no_grad(), autocast(images.device, precision):
         for _, batch in images.batches(everything, size):
-            found.append(model(laid_out(batch, torch.channels_last)).argmax(dim=1))
+            found.append(model(convert_layout(batch, torch.channels_last)).argmax(dim=1))
     model.train(training)
     return torch.cat(found)
 

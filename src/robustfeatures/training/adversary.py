@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
-from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.batches import choose_batch_size
 from robustfeatures.engine.frozen_network import FrozenNetwork
 
 if TYPE_CHECKING:
@@ -37,6 +37,6 @@ class Attacker:
         generator = torch.Generator().manual_seed(seed)
         # Its fields are arguments of `pgd`.
         settings = asdict(self.adversary)
-        count = -(-len(images) // batch_size(images.device, images.shape[1:]))
+        count = -(-len(images) // choose_batch_size(images.device, images.shape[1:]))
         blocks = zip(torch.chunk(images, count), torch.chunk(labels, count), strict=True)
         return torch.cat([pgd(self.frozen_network, *block, **settings, generator=generator) for block in blocks])

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robustfeatures.engine.compilation import compiled
-from robustfeatures.engine.precision import autocast, laid_out, training_format, warn_if_emulated
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.compilation import compile_module
+from robustfeatures.engine.precision import autocast, choose_layout, convert_layout, warn_if_emulated
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.errors import UserError
 from robustfeatures.training.augmentation import Augmenter
 from robustfeatures.training.optimiser import Optimiser, optimiser_of
@@ -111,10 +111,10 @@ def train(
     """
     probes = tuple(probes)
     warn_if_emulated(images.device, precision)
-    layout = training_format(network, images.device)
+    layout = choose_layout(network, images.device)
     network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
     network.train()
-    forward = compiled(network) if compile else network
+    forward = compile_module(network) if compile else network
     optimiser = optimiser_of(settings, network.parameters())
     position = _resumed(network, optimiser, checkpoints, images.device)
     run = _Run(
@@ -170,7 +170,7 @@ class _Run:
         count, size = len(self.images), self.settings.batch_size
         steps = math.ceil(count / size)
         rate = schedule(self.settings, steps)
-        generator = torch.Generator().manual_seed(split_seed(self.seed, "order", position.epoch))
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", position.epoch))
         order = torch.randperm(count, generator=generator)
         augmentation = self.settings.augmentation
         augment = augmentation and Augmenter(augmentation, count, generator, self.images.device)
@@ -181,7 +181,7 @@ class _Run:
             learning_rate = rate(position.epoch * steps + position.step)
             labels = self.labels[rows]
             if self.perturbation:
-                shown = self._perturbed(shown, labels, split_seed(self.seed, "attack", position.epoch, position.step))
+                shown = self._perturbed(shown, labels, derive_seed(self.seed, "attack", position.epoch, position.step))
             total += self._step(shown, labels, learning_rate) * len(rows)
             position.step += 1
             self.progress(position.epoch * count + min(position.step * size, count), self.settings.epochs * count)
@@ -203,7 +203,7 @@ class _Run:
         """One step on images (n, C, H, W) and labels (n,); its mean loss."""
         try:
             with autocast(self.images.device, self.precision):
-                loss = functional.cross_entropy(self.forward(laid_out(batch, self.layout)), labels)
+                loss = functional.cross_entropy(self.forward(convert_layout(batch, self.layout)), labels)
         except ValueError as error:
             if len(batch) > 1:
                 raise

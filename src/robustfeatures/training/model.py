@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.data.raw import Rows
-from robustfeatures.engine.batches import batches_of
-from robustfeatures.engine.randomness import numpy_generator, split_seed
+from robustfeatures.data.raw import SelectedImages
+from robustfeatures.engine.batches import load_batches
+from robustfeatures.engine.randomness import derive_seed, make_generator
 from robustfeatures.models.creation import create
 from robustfeatures.training.loop import Checkpoints, HistoryRow, train
 from robustfeatures.training.probes import Measure, ProbeSet, share_right
@@ -43,7 +43,7 @@ def trained(parameters: Model, run: Run, checkpoints: AbstractContextManager[Che
     network = initial_network(parameters, data).to(run.device)
     with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []):
         probes = [_probe_set(probe, parameters, network, data, run) for probe in parameters.probes]
-    images = batches_of(data, run.device)
+    images = load_batches(data, run.device)
     adversary = parameters.training.adversary
     perturbation = None if adversary is None else _attacker(network, adversary, parameters)
     with checkpoints as kept:
@@ -65,13 +65,13 @@ def trained(parameters: Model, run: Run, checkpoints: AbstractContextManager[Che
 
 def initial_network(parameters: Model, data: ImageDataset) -> Network:
     """The network before its first step: weights drawn from the seed, pixels normalised as those of the split are."""
-    torch.manual_seed(split_seed(parameters.seed, "initialisation"))
+    torch.manual_seed(derive_seed(parameters.seed, "initialisation"))
     architecture = parameters.architecture
     network = create(
         architecture.name, num_classes=data.num_classes, image_shape=data.image_shape, width=architecture.width
     )
     mean, std = data.channel_statistics()
-    network.normalise(torch.from_numpy(mean), torch.from_numpy(std))
+    network.set_normalisation(torch.from_numpy(mean), torch.from_numpy(std))
     return network
 
 
@@ -88,7 +88,7 @@ def _probe_set(probe: Probe, parameters: Model, network: Network, trained_on: Im
     attack = None if probe.attack is None else _attacker(network, probe.attack, parameters)
     return ProbeSet(
         probe.name,
-        batches_of(data, run.device),
+        load_batches(data, run.device),
         labels.to(run.device),
         precision=parameters.precision,
         every=probe.every,
@@ -102,9 +102,9 @@ def _drawn(data: ImageDataset, images: int | None) -> ImageDataset:
     """So many images of a split, drawn without regard to the model; all of them where it has no more."""
     if images is None or images >= len(data):
         return data
-    rows = np.sort(numpy_generator(0, "probe").choice(len(data), images, replace=False))
+    rows = np.sort(make_generator(0, "probe").choice(len(data), images, replace=False))
     provenance = {name: column[rows] for name, column in data.provenance.items()}
-    return ImageDataset(Rows(data.images, rows), data.labels[rows], provenance, data.class_names)
+    return ImageDataset(SelectedImages(data.images, rows), data.labels[rows], provenance, data.class_names)
 
 
 def _correlation(trained_on: ImageDataset, data: ImageDataset) -> Measure:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.engine.batches import Batches, InMemory, batch_size
+from robustfeatures.engine.batches import Batches, InMemory, choose_batch_size
 from robustfeatures.training.accuracy import predictions
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ProbeSet:
         return values
 
     def _attacked(self, attack: Callable[[Tensor, Tensor, int], Tensor]) -> InMemory:
-        size = batch_size(self.images.device, self.images.image_shape)
+        size = choose_batch_size(self.images.device, self.images.image_shape)
         batches = self.images.batches(torch.arange(len(self.images)), size)
         return InMemory(
             torch.cat([attack(batch, self.labels[rows], number) for number, (rows, batch) in enumerate(batches)])

@@ -82,7 +82,7 @@ def test_batches_are_refilled_as_images_leave(
     network: Network, digits: Digits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = judge(FrozenNetwork(network), digits, QUICK)
-    monkeypatch.setattr(task, "batch_size", lambda device, shape: 16)
+    monkeypatch.setattr(task, "choose_batch_size", lambda device, shape: 16)
     counting = Sizes(FrozenNetwork(network))
     small = judge(counting, digits, QUICK)
     assert (small.standing == whole.standing).all()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robustfeatures.data.settings import Data, Listed, MergeClasses
+from robustfeatures.data.settings import Data, KeepListed, MergeClasses
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
 from robustfeatures.pipeline.plan.canonical import canonical_json, digest
@@ -105,7 +105,7 @@ def test_upstream_changes_reach_everything_below() -> None:
 
 
 def test_where_files_lie_is_no_part_of_a_recipe() -> None:
-    listed = Listed(kind="listed", path="here.txt", sha256="1" * 64, split="train")
+    listed = KeepListed(kind="listed", path="here.txt", sha256="1" * 64, split="train")
     data = Data(source="folder", path="photographs", sha256="0" * 64, test=0.2, operations=(listed,))
     recipe = Recipe("label", data, {})
     elsewhere = replace(data, path="/elsewhere", operations=(replace(listed, path="there.txt"),))

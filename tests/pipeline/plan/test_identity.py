@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from annotated_types import MinLen
 
-from robustfeatures.data.settings import Data, KeepClasses, Listed
+from robustfeatures.data.settings import Data, KeepClasses, KeepListed
 from robustfeatures.pipeline.plan import identity
 from robustfeatures.pipeline.plan.canonical import digest, plain
 from robustfeatures.pipeline.plan.identity import differences, identity_digest, norm_entries, science, that_matter
@@ -40,7 +40,7 @@ def test_what_is_off_is_left_out() -> None:
 
 
 def test_the_place_of_a_file_is_left_out_where_its_content_is_known() -> None:
-    listed = Listed(kind="listed", path="here.txt", sha256="1" * 64)
+    listed = KeepListed(kind="listed", path="here.txt", sha256="1" * 64)
     data = Data(source="folder", path="photographs", sha256="0" * 64, operations=(listed,))
     found = that_matter(plain(data))
     assert found["sha256"] == "0" * 64

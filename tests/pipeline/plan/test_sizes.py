@@ -14,11 +14,11 @@ import pytest
 import torch
 from PIL import Image
 
-from robustfeatures.data.constructed import own_digest as digest_of_constructed
-from robustfeatures.data.folder import own_digest as digest_of_folder
-from robustfeatures.data.npz import own_digest as digest_of_npz
-from robustfeatures.data.preparing import prepared
-from robustfeatures.data.settings import Concatenate, Data, Listed, Named, Subset
+from robustfeatures.data.constructed import compute_digest as digest_of_constructed
+from robustfeatures.data.folder import compute_digest as digest_of_folder
+from robustfeatures.data.npz import compute_digest as digest_of_npz
+from robustfeatures.data.preparation import prepare_splits
+from robustfeatures.data.settings import Concatenate, Data, KeepListed, KeepNamed, Subset
 from robustfeatures.pipeline.plan.sizes import data_size
 
 SHARES = {"test": 0.2, "validation": 0.15}
@@ -52,7 +52,7 @@ def assert_right(data: Data) -> None:
     """Both ways give the same splits, numbers and shapes."""
     size = data_size(data)
     assert size is not None
-    parts = prepared(data, Path())
+    parts = prepare_splits(data, Path())
     assert size.images == {split: len(part.labels) for split, part in parts.items()}
     assert {size.shape} == {part.images.shape[1:] for part in parts.values()}
 
@@ -135,13 +135,13 @@ def test_operations(tmp_path: Path) -> None:
     pool = replace(photographs(tmp_path / "pool", {"a": 40, "b": 40}), **SHARES)
     lines = "\n".join(str(number) for number in range(80)) + "\n# no image\n"
     (tmp_path / "all.txt").write_text(lines)
-    every = Listed(kind="listed", path=str(tmp_path / "all.txt"), sha256=hashlib.sha256(lines.encode()).hexdigest())
+    every = KeepListed(kind="listed", path=str(tmp_path / "all.txt"), sha256=hashlib.sha256(lines.encode()).hexdigest())
     for operations in (
         (Subset(kind="subset", split="train", samples=20),),
         (Subset(kind="subset", split="train", samples=20, rest=True),),
         (Subset(kind="subset", split="test", samples=8), Subset(kind="subset", split="train", samples=20)),
         (every,),
-        (Named(kind="named", pattern="*.png"),),
+        (KeepNamed(kind="named", pattern="*.png"),),
         (Concatenate(kind="concatenate", data=replace(pool, operations=(every,))),),
     ):
         assert_right(replace(pool, operations=operations))
@@ -155,11 +155,13 @@ def test_what_a_list_or_a_pattern_leaves_is_about_right(tmp_path: Path) -> None:
     pool = replace(photographs(tmp_path / "pool", {"a": 200, "b": 200}), **SHARES)
     lines = "\n".join(str(number) for number in range(0, 400, 4))
     (tmp_path / "some.txt").write_text(lines)
-    quarter = Listed(kind="listed", path=str(tmp_path / "some.txt"), sha256=hashlib.sha256(lines.encode()).hexdigest())
-    even = Named(kind="named", pattern="even-*")
-    for operations, share in (((quarter,), 0.25), ((even,), 0.5), ((even, Named(kind="named", pattern="e*")), 0.5)):
+    quarter = KeepListed(
+        kind="listed", path=str(tmp_path / "some.txt"), sha256=hashlib.sha256(lines.encode()).hexdigest()
+    )
+    even = KeepNamed(kind="named", pattern="even-*")
+    for operations, share in (((quarter,), 0.25), ((even,), 0.5), ((even, KeepNamed(kind="named", pattern="e*")), 0.5)):
         data = replace(pool, operations=operations)
-        size, parts = data_size(data), prepared(data, Path())
+        size, parts = data_size(data), prepare_splits(data, Path())
         assert size is not None
         assert sum(size.images.values()) == pytest.approx(400 * share, abs=3)
         for split, part in parts.items():
@@ -167,7 +169,7 @@ def test_what_a_list_or_a_pattern_leaves_is_about_right(tmp_path: Path) -> None:
 
 
 def test_a_list_that_is_not_there_leaves_all(tmp_path: Path) -> None:
-    missing = Listed(kind="listed", path=str(tmp_path / "none.txt"), sha256="a", split="train")
+    missing = KeepListed(kind="listed", path=str(tmp_path / "none.txt"), sha256="a", split="train")
     size = data_size(Data(source="mnist", operations=(missing,)))
     assert size is not None
     assert size.images == {"train": 60_000, "test": 10_000}

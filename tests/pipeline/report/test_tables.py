@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
-from robustfeatures.errors import printable
+from robustfeatures.errors import make_printable
 from robustfeatures.experiments.catalogue import experiment
 from robustfeatures.experiments.shared.summaries import over_seeds, with_published
 from robustfeatures.pipeline.report.tables import as_latex, as_markdown, quantities, sheets
@@ -72,9 +72,9 @@ def test_names_stay_one_cell(name: str) -> None:
     )
     shown = ["".join(part.content for part in token.children or []) for token in rendered if token.type == "inline"]
     assert [part.replace("\xa0", " ").strip() for part in shown] == [
-        printable(name).strip(),
+        make_printable(name).strip(),
         "value",
-        printable(name).strip(),
+        make_printable(name).strip(),
         "1.00 ± 0.10",
         "b",
         "-2.5e-7",

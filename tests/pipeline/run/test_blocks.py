@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robustfeatures.engine.batches import BLOCK_BYTES, MOST_BLOCKS, batch_size, block_rows
+from robustfeatures.engine.batches import BLOCK_BYTES, MOST_BLOCKS, choose_batch_size, choose_block_rows
 from robustfeatures.errors import UserError
 from robustfeatures.pipeline.run.blocks import Blocks, Share
 from robustfeatures.pipeline.store.store import Store
@@ -30,8 +30,8 @@ def test_parts_have_each_block_once(count: int, parts: int) -> None:
     [(1078, (1, 8, 8)), (45_000, (3, 32, 32)), (60_000, (1, 28, 28)), (250_000, (3, 224, 224)), (3, (3, 32, 32))],
 )
 def test_blocks_hold_whole_batches_and_are_few(device: str, count: int, shape: tuple[int, int, int]) -> None:
-    size = batch_size(torch.device(device), shape)
-    rows = block_rows(count, size, shape)
+    size = choose_batch_size(torch.device(device), shape)
+    rows = choose_block_rows(count, size, shape)
     assert rows % size == 0
     assert size & (size - 1) == 0
     large = 4 * count * shape[0] * shape[1] * shape[2] > MOST_BLOCKS * BLOCK_BYTES

@@ -27,7 +27,7 @@ def saved(network: Network, path: Path, architecture: str, width: int | None) ->
 def test_round_trip(architecture: str, tmp_path: Path) -> None:
     network = narrow(architecture)
     images = torch.rand(4, *CIFAR)
-    network.normalise(torch.rand(3), torch.rand(3) + 0.5)
+    network.set_normalisation(torch.rand(3), torch.rand(3) + 0.5)
     # In train mode, so that the running statistics, too, are no longer those of a fresh network.
     network(images)
     path = saved(network, tmp_path / "model.safetensors", architecture, NARROW[architecture])

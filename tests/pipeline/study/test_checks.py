@@ -70,7 +70,7 @@ def test_names_are_told_with_their_own_field(tmp_path: Path, changes: dict[str, 
 
 def test_the_splits_of_every_published_source_are_known() -> None:
     unknown = {name for name, source in SOURCES.items() if source.splits is None}
-    assert unknown == {name for name, source in SOURCES.items() if source.own_files} - {"constructed"}
+    assert unknown == {name for name, source in SOURCES.items() if source.has_own_files} - {"constructed"}
     assert unknown
 
 

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.evaluating.task import AttackTask
-from robustfeatures.engine.batches import batch_size, batches_of, block_rows
-from robustfeatures.engine.eval_mode import frozen
+from robustfeatures.engine.batches import choose_batch_size, choose_block_rows, load_batches
+from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.engine.registry import load
+from robustfeatures.engine.registry import load_attribute
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.registry import EvaluatingAttack
@@ -51,7 +51,7 @@ class Subject:
     def blocks(self) -> tuple[torch.Tensor, ...]:
         """The rows (n,) of each block, which is judged by itself."""
         device, shape = self.images.device, self.images.image_shape
-        size = block_rows(len(self.images), batch_size(device, shape), shape, fewest=FEWEST_BATCHES)
+        size = choose_block_rows(len(self.images), choose_batch_size(device, shape), shape, fewest=FEWEST_BATCHES)
         return torch.split(torch.arange(len(self.images)), size)
 
 
@@ -59,7 +59,7 @@ def subject(parameters: Evaluation, run: Run) -> Subject:
     """The input "model" and the split of the input "data" that the parameters name."""
     network = FrozenNetwork(run.network("model"), precision=parameters.precision, compile=parameters.compile)
     data = run.dataset("data", parameters.split)
-    images = batches_of(data, run.device)
+    images = load_batches(data, run.device)
     return Subject(network, images, torch.from_numpy(data.labels), data.num_classes)
 
 
@@ -97,8 +97,8 @@ def judged(
                 network, images, rows, wanted, parameters.norm, radii, standing, num_classes, progress=told
             )
             if len(radii):
-                run: EvaluatingAttack[Any] = load(f"{attack.module}:attack")
-                with frozen(network):
+                run: EvaluatingAttack[Any] = load_attribute(f"{attack.module}:attack")
+                with freeze(network):
                     outcome = run(task, attack)
                 standing = outcome.standing
                 diagnostics |= {
@@ -111,7 +111,7 @@ def judged(
 @torch.no_grad()
 def _predicted(network: torch.nn.Module, images: Batches, rows: torch.Tensor) -> torch.Tensor:
     """The class that each of the images `rows` is taken for, int64 (n,)."""
-    batches = images.batches(rows, batch_size(images.device, images.image_shape))
+    batches = images.batches(rows, choose_batch_size(images.device, images.image_shape))
     return torch.cat([network(batch).argmax(dim=1) for _, batch in batches])
 
 

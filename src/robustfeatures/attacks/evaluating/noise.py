@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_refilled_batches
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import Noise
@@ -27,7 +27,7 @@ def attack(task: AttackTask, settings: Noise) -> Outcome:
     limits = task.levels
     broken_at = limits.clone()
     counts = Counts(len(task.radii), device)
-    generator = torch.Generator().manual_seed(split_seed(0, "noise"))
+    generator = torch.Generator().manual_seed(derive_seed(0, "noise"))
     drawn = torch.randn((settings.draws, *task.images.image_shape), generator=generator)
     directions = task.ball.step(torch.zeros_like(drawn), drawn, torch.ones(())).to(device)
 

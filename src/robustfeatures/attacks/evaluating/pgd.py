@@ -12,7 +12,7 @@ from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
 from robustfeatures.attacks.gradient_ascent import ascent_step
 from robustfeatures.attacks.norms import TINY
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import PGD
@@ -114,7 +114,7 @@ class _Runs:
         like = torch.empty_like(origin[:1], device="cpu")
         drawn = []
         for place, run, level in torch.stack((state["place"], state["run"], state["level"]), dim=1).tolist():
-            seed = split_seed(self.rows[place], "random start", run, level)
+            seed = derive_seed(self.rows[place], "random start", run, level)
             generator = torch.Generator().manual_seed(seed)
             drawn.append(self.task.ball.random_start(like, self.radii[level], generator))
         return (origin + torch.cat(drawn).to(origin)).clamp(0.0, 1.0)

@@ -15,7 +15,7 @@ from robustfeatures.attacks.evaluating.settings import (
     Noise,
 )
 from robustfeatures.attacks.settings import NormName
-from robustfeatures.engine.registry import Entry, by_name, check_kinds, find
+from robustfeatures.engine.registry import Entry, check_kinds, find_entry, index_by_name
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
@@ -57,7 +57,7 @@ def _autoattack_passes(settings: AutoAttack, radii: int) -> float:
     return radii * sum(parts[part] for part in settings.parts)
 
 
-ATTACKS: dict[str, AttackEntry[Any]] = by_name(
+ATTACKS: dict[str, AttackEntry[Any]] = index_by_name(
     AttackEntry(name="pgd", settings=PGD, passes=_pgd_passes),
     # One search for all radii.
     AttackEntry(
@@ -78,4 +78,4 @@ def find_attack(kind: str, field: str = "attacks.kind") -> AttackEntry[Any]:
     Raises:
         UserError: no attack is of that kind.
     """
-    return find(ATTACKS, kind, field)
+    return find_entry(ATTACKS, kind, field)

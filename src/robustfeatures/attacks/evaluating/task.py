@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.attacks.norms import Norm, norm_named
-from robustfeatures.engine.batches import batch_size
+from robustfeatures.engine.batches import choose_batch_size
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
@@ -49,7 +49,7 @@ class AttackTask:
     @property
     def size(self) -> int:
         """How many images a batch holds."""
-        return batch_size(self.images.device, self.images.image_shape)
+        return choose_batch_size(self.images.device, self.images.image_shape)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from robustfeatures.attacks.evaluating.settings import Attack, Evaluation
 from robustfeatures.attacks.settings import NormName
 from robustfeatures.data.settings import Data, Operation, Split
 from robustfeatures.derived.settings import Derived, Method
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.canonical import canonical_json, digest, plain
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -225,5 +225,5 @@ class Pieces:
 
 def _named(known: Mapping[str, T], name: str, field: str) -> T:
     if name not in known:
-        raise UserError(f"{field}: {name!r} is missing{suggestion(name, known)}")
+        raise UserError(f"{field}: {name!r} is missing{suggest(name, known)}")
     return known[name]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.experiments.catalogue import experiment, experiment_modules
 from robustfeatures.models.registry import find_network
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -73,7 +73,7 @@ def _check_images(study: Study, recipe: Recipe) -> None:
 
 def _part(pieces: Pieces, identifier: str, where: str) -> Part:
     if identifier not in experiment_modules():
-        known = suggestion(identifier, experiment_modules())
+        known = suggest(identifier, experiment_modules())
         raise UserError(f"{where}: experiments.{identifier}: there is no such experiment{known}")
     found = experiment(identifier)
     try:

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
-from robustfeatures.data.registry import source_entry
+from robustfeatures.data.registry import find_loader
 from robustfeatures.data.settings import Data
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
-from robustfeatures.models.registry import factory_name
+from robustfeatures.models.registry import find_factory
 from robustfeatures.pipeline.plan.canonical import plain
 from robustfeatures.pipeline.plan.identity import identity, identity_digest, norm_entries
 from robustfeatures.pipeline.study.parameters import Measurement, Parameters
@@ -83,16 +83,16 @@ class Recipe:
         entries = set(norm_entries(self.plain_parameters))
         match self.parameters:
             case Data() as data:
-                entries.add("robustfeatures.data.preparing")
-                entries |= {source_entry(each.source) for each in data.all_sources()}
+                entries.add("robustfeatures.data.preparation")
+                entries |= {find_loader(each.source) for each in data.iterate_sources()}
             case Model(architecture=architecture, training=training, probes=probes):
-                entries |= {"robustfeatures.training.model", factory_name(architecture.name)}
+                entries |= {"robustfeatures.training.model", find_factory(architecture.name)}
                 if training.adversary is not None or any(probe.attack for probe in probes):
                     entries.add("robustfeatures.training.adversary")
                 if any(probe.measure == "performance-correlation" for probe in probes):
                     entries.add("robustfeatures.training.performance_correlation")
             case Derived(method=method):
-                entries |= {"robustfeatures.derived.deriving", METHODS[method.kind].module}
+                entries |= {"robustfeatures.derived.generation", METHODS[method.kind].module}
             case Evaluation(attacks=attacks):
                 entries |= {"robustfeatures.attacks.evaluating.evaluation", *(attack.module for attack in attacks)}
             case Measurement(module=module):
@@ -100,7 +100,7 @@ class Recipe:
         for recipe in self.inputs.values():
             match recipe.parameters:
                 case Model(architecture=architecture):
-                    entries |= {factory_name(architecture.name), *READING_NETWORKS}
+                    entries |= {find_factory(architecture.name), *READING_NETWORKS}
                 case Data() | Derived():
                     entries.add("robustfeatures.data.dataset")
         return tuple(sorted(entries))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.data.registry import Counter, Size, find_source
-from robustfeatures.data.settings import POOL, Concatenate, Data, Listed, Named, Subset
-from robustfeatures.engine.registry import load
+from robustfeatures.data.settings import POOL, Concatenate, Data, KeepListed, KeepNamed, Subset
+from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def data_size(data: Data) -> Size | None:
             case Subset(split=split, samples=samples, rest=rest):
                 whole = counts.get(split, 0)
                 counts[split] = max(0, whole - samples) if rest else min(whole, samples)
-            case Listed(split=split) if split in source.images:
+            case KeepListed(split=split) if split in source.images:
                 whole = source.images[split]
                 keep(split, min(_listed(operation, whole), whole), whole)
-            case Named(pattern=pattern):
+            case KeepNamed(pattern=pattern):
                 for origin, files in names.items():
                     names[origin] = _matching(files, pattern)
                     keep(origin, len(names[origin]), max(1, len(files)))
@@ -83,7 +83,7 @@ def _source_size(data: Data) -> Size | None:
 
 @cache
 def _counted(counter: str, path: Path) -> Size | None:
-    count: Counter = load(counter)
+    count: Counter = load_attribute(counter)
     try:
         return count(path)
     # Damaged files raise many kinds of errors; the job that reads them says which file and why.
@@ -110,12 +110,12 @@ def _origin(split: str, images: Mapping[str, int]) -> str:
 
 
 @cache
-def _listed(operation: Listed, whole: int) -> int:
+def _listed(operation: KeepListed, whole: int) -> int:
     """How many images a list names; all where it cannot be read, which the job says."""
-    from robustfeatures.data.operations import listed_entries
+    from robustfeatures.data.operations import read_listed_entries
 
     try:
-        return sum(1 for _ in listed_entries(operation))
+        return sum(1 for _ in read_listed_entries(operation))
     except UserError:
         return whole
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.files import file_sha256, read_json, write_atomically, write_json
+from robustfeatures.files import hash_file, read_json, write_atomically, write_json
 from robustfeatures.pipeline.plan.identity import science
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
@@ -177,5 +177,5 @@ def build_view(reference: Path, *, store: Store) -> None:
     # The files now show this view alone, so no other reference of the same view may claim them.
     for older in artifacts.builds(record["stage"], record["label"]):
         older.unlink()
-    files = {name: {"sha256": file_sha256(results / name)} for name in record["outputs"]}
+    files = {name: {"sha256": hash_file(results / name)} for name in record["outputs"]}
     write_json(reference, {"label": record["label"], "stage": record["stage"], "files": files, "recipe": record})

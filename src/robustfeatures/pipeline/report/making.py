@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from robustfeatures.errors import printable
+from robustfeatures.errors import make_printable
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
@@ -47,12 +47,12 @@ def making(
     lines.append(f"Paper: {experiment.paper}. {_published(results)}")
     target = next(name for name in record["outputs"] if not name.endswith((".txt", ".pdf")))
     lines.append(f"To make it alone: snakemake --cores all --config study={record['study']} results/{target}")
-    return [printable(line) for line in lines]
+    return [make_printable(line) for line in lines]
 
 
 def caption(experiment: Experiment, results: Results, made: Iterable[str]) -> str:
     """The caption of a figure: what it shows, warnings, how it was made."""
-    warnings = [f"Warning: {printable(note)}" for note in results.notes]
+    warnings = [f"Warning: {make_printable(note)}" for note in results.notes]
     return "\n\n".join([f"{experiment.id}: {experiment.title}", experiment.caption, *warnings, *made]) + "\n"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from robustfeatures.errors import printable
+from robustfeatures.errors import make_printable
 from robustfeatures.pipeline.report.numbers import measured, number
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _wide(table: pd.DataFrame, names: list[str], cells: pd.Series) -> pd.DataFra
 def plain(text: str) -> str:
     """Markdown that shows `text` as it is, on one line."""
     # Within a word an underscore means nothing.
-    return re.sub(r"[\\`*\[\]<>&|#!~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable(text))
+    return re.sub(r"[\\`*\[\]<>&|#!~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", make_printable(text))
 
 
 def as_markdown(cells: pd.DataFrame) -> str:
@@ -179,7 +179,7 @@ def as_markdown(cells: pd.DataFrame) -> str:
 
 def as_latex(cells: pd.DataFrame) -> str:
     """The cells as a tabular of LaTeX with the rules of the package booktabs; columns of numbers are flush right."""
-    shown = cells.map(lambda cell: printable(str(cell))).rename(columns=lambda name: printable(str(name)))
+    shown = cells.map(lambda cell: make_printable(str(cell))).rename(columns=lambda name: make_printable(str(name)))
     sides = "".join("r" if _is_numeric(shown[name]) else "l" for name in shown.columns)
     styler = shown.style.hide(axis="index").format(_in_mathematics, escape="latex")
     return str(styler.format_index(escape="latex", axis="columns").to_latex(hrules=True, column_format=sides))

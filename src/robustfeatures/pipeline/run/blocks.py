@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from robustfeatures.errors import UserError
-from robustfeatures.files import file_sha256, read_json, sync, write_json
+from robustfeatures.files import hash_file, read_json, sync_to_disk, write_json
 from robustfeatures.pipeline.store.store import Store
 
 
@@ -66,10 +66,10 @@ class Blocks:
                 fresh = path.parents[1] / f"fresh-{name}"
                 began = time.monotonic()
                 make(name, fresh)
-                sync(fresh)
+                sync_to_disk(fresh)
                 path.parent.mkdir(exist_ok=True)
                 fresh.replace(path)
-                note = {"sha256": file_sha256(path), "seconds": time.monotonic() - began}
+                note = {"sha256": hash_file(path), "seconds": time.monotonic() - began}
                 write_json(self._note(name), note)
 
     def checked(self, names: Sequence[str]) -> float:
@@ -81,7 +81,7 @@ class Blocks:
         seconds = 0.0
         for name in names:
             note = read_json(self._note(name))
-            if file_sha256(self.path(name)) != note["sha256"]:
+            if hash_file(self.path(name)) != note["sha256"]:
                 self._note(name).unlink()
                 raise UserError(f"{self.path(name)}: the block is damaged; run again, and it will be made anew")
             seconds += note["seconds"]

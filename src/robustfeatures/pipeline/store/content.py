@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from robustfeatures.files import file_sha256
+from robustfeatures.files import hash_file
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
 
 BLOCK_BYTES = 1 << 25
@@ -20,7 +20,7 @@ def content_digest(payload: Path) -> str:
     Chunking, sharding and compression of a zarr store do not change its digest.
     """
     if payload.suffix != ".zarr":
-        return file_sha256(payload)[:DIGEST_LENGTH]
+        return hash_file(payload)[:DIGEST_LENGTH]
     import zarr
 
     hasher = hashlib.sha256()

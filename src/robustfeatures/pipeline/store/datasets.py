@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from zarr.storage import LocalStore
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.store.stored_images import StoredImages, shard_file
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageData
     class_names = _class_names(_opened(path), path)
     splits = _splits(path)
     if split not in splits:
-        raise UserError(f"{path}: no split {split!r}{suggestion(split, splits)}")
+        raise UserError(f"{path}: no split {split!r}{suggest(split, splits)}")
     folder = path / split
     _opened(folder)
     stored = _stored_images(folder / "images")

@@ -12,7 +12,7 @@ from safetensors.torch import save
 
 from robustfeatures.errors import UserError
 from robustfeatures.models.creation import create
-from robustfeatures.models.weights import put_weights
+from robustfeatures.models.weights import load_weights
 
 if TYPE_CHECKING:
     from robustfeatures.models.network import Network
@@ -60,5 +60,5 @@ def load_network(path: Path, device: torch.device | str = "cpu") -> Network:
         network = create(architecture, num_classes=num_classes, image_shape=(channels, height, width), width=filters)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    put_weights(network, tensors, path=path, architecture=architecture)
+    load_weights(network, tensors, path=path, architecture=architecture)
     return network.to(device).eval()

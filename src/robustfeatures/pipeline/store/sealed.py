@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.files import json_bytes, write_json
+from robustfeatures.files import encode_json, write_json
 from robustfeatures.pipeline.plan.canonical import digest
 
 
@@ -27,7 +27,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """
     content = path.read_bytes()
     value: dict[str, Any] = json.loads(content)
-    if not isinstance(value, dict) or content != json_bytes(value):
+    if not isinstance(value, dict) or content != encode_json(value):
         raise ValueError(f"{path}: not as it was written")
     if digest({name: item for name, item in value.items() if name != "seal"}) != value.get("seal"):
         raise ValueError(f"{path}: its seal is broken")

@@ -16,7 +16,7 @@ from typing import Any
 from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.errors import UserError
-from robustfeatures.files import file_sha256, files_below, known_sha256, sync
+from robustfeatures.files import hash_file, hash_file_once, list_files, sync_to_disk
 from robustfeatures.pipeline.store.acceptances import acceptance_files, read_acceptance, standing
 from robustfeatures.pipeline.store.sealed import read_sealed, write_sealed
 
@@ -89,7 +89,7 @@ class Store:
             top = Path(file).parts[0]
             if top in names:
                 found.add(top)
-                if known_sha256(folder / file) != facts["sha256"]:
+                if hash_file_once(folder / file) != facts["sha256"]:
                     raise UserError(
                         f"{folder / file}: damaged; run `robustfeatures verify --repair`, then snakemake again, "
                         "and the payload will be made anew"
@@ -109,13 +109,13 @@ class Store:
             return
         for name, facts in files.items():
             try:
-                if file_sha256(folder / name) != facts["sha256"]:
+                if hash_file(folder / name) != facts["sha256"]:
                     yield f"{folder / name}: damaged"
             except OSError as error:
                 yield f"{folder / name}: {error.strerror}"
         known = {folder / name for name in files} | {folder / MANIFEST}
         try:
-            yield from (f"{path}: not part of the payload" for path in files_below(folder) if path not in known)
+            yield from (f"{path}: not part of the payload" for path in list_files(folder) if path not in known)
         except OSError as error:
             yield f"{error.filename}: {error.strerror}"
 
@@ -172,17 +172,16 @@ class Store:
 
         A damaged payload in its place is moved aside first.
         """
-        files = files_below(fresh)
+        files = list_files(fresh)
         manifest: dict[str, Any] = {
             "key": key,
             **facts,
             "files": {
-                str(path.relative_to(fresh)): {"size": path.stat().st_size, "sha256": file_sha256(path)}
-                for path in files
+                str(path.relative_to(fresh)): {"size": path.stat().st_size, "sha256": hash_file(path)} for path in files
             },
         }
         for path in files:
-            sync(path)
+            sync_to_disk(path)
         manifest = write_sealed(fresh / MANIFEST, manifest)
         for path in fresh.rglob("*"):
             path.chmod(0o555 if path.is_dir() else 0o444)
@@ -191,7 +190,7 @@ class Store:
             self.set_aside(key)
         fresh.rename(place)
         place.chmod(0o555)
-        sync(self.root)
+        sync_to_disk(self.root)
         return manifest
 
     def set_aside(self, key: str) -> Path:
@@ -210,7 +209,7 @@ class Store:
         folder.mkdir(exist_ok=True)
         aside = next(path for number in count(1) if not os.path.lexists(path := folder / f"{place.name}-{number}"))
         place.rename(aside)
-        sync(self.root)
+        sync_to_disk(self.root)
         return aside
 
     def remove(self, key: str) -> None:

@@ -9,8 +9,8 @@ from robustfeatures.attacks.evaluating.registry import find_attack
 from robustfeatures.attacks.evaluating.settings import Attack
 from robustfeatures.attacks.settings import NormName
 from robustfeatures.data.registry import SourceEntry, find_source
-from robustfeatures.data.settings import Data, Listed, Split
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.data.settings import Data, KeepListed, Split
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.registry import find_network
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.study.yaml import read_yaml
@@ -27,7 +27,7 @@ def check_data(data: Data, where: str) -> None:
         UserError: the source is unknown, a file of the user's is not named or not there, the source needs a share or a
             size that is not given or takes none that is, or the shares leave nothing.
     """
-    for each, place in data.placed_sources(where):
+    for each, place in data.iterate_fields(where):
         source = find_source(each.source, f"{place}.source")
         _check_files(each, source, place)
         _check_splits(each, source, place)
@@ -35,13 +35,13 @@ def check_data(data: Data, where: str) -> None:
 
 
 def _check_files(data: Data, source: SourceEntry, where: str) -> None:
-    if source.own_files and data.path is None:
+    if source.has_own_files and data.path is None:
         raise UserError(f"{where}.path: the source {data.source!r} needs the path of your files")
-    if not source.takes_path:
+    if not source.has_path:
         for name in ("path", "sha256"):
             if getattr(data, name) is not None:
                 raise UserError(f"{where}.{name}: the source {data.source!r} takes none")
-    if source.own_files and not Path(str(data.path)).exists():
+    if source.has_own_files and not Path(str(data.path)).exists():
         raise UserError(f"{where}.path: {data.path} does not exist")
 
 
@@ -62,7 +62,7 @@ def _check_splits(data: Data, source: SourceEntry, where: str) -> None:
 
 def has_split(data: Data, split: Split) -> bool:
     """Whether a data set has a split, as far as its study tells; what is not known of the user's files may be there."""
-    for each in data.all_sources():
+    for each in data.iterate_sources():
         brought = find_source(each.source).splits
         if brought is None or split in (brought or ("train", "test")):
             return True
@@ -77,10 +77,10 @@ def check_digests(data: Data, where: str) -> None:
     Raises:
         UserError: a SHA-256 is missing.
     """
-    for each, place in data.placed_sources(where):
-        files: dict[str, Data | Listed] = {place: each} if find_source(each.source).own_files else {}
+    for each, place in data.iterate_fields(where):
+        files: dict[str, Data | KeepListed] = {place: each} if find_source(each.source).has_own_files else {}
         for number, operation in enumerate(each.operations):
-            if isinstance(operation, Listed):
+            if isinstance(operation, KeepListed):
                 files[f"{place}.operations.{number}"] = operation
         for field, file in files.items():
             if file.sha256 is None:
@@ -126,7 +126,7 @@ def check_published_setting(setting: str) -> None:
         # Most settings are in the first file, and reading one takes a while.
         if setting in known:
             return
-    raise UserError(f"published_setting: {setting!r} is in no paper{suggestion(setting, known)}")
+    raise UserError(f"published_setting: {setting!r} is in no paper{suggest(setting, known)}")
 
 
 def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None:

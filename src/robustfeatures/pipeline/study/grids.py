@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from annotated_types import MinLen
 
 from robustfeatures.engine.settings import Strict
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.plan.canonical import plain
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.pipeline.study.validation import validated
@@ -51,7 +51,7 @@ def unfolded(name: str, grid: Grid, trainings: Mapping[str, Training]) -> tuple[
     """
     where = f"grids.{name}"
     if grid.base not in trainings:
-        raise UserError(f"{where}.base: {grid.base!r} is unknown{suggestion(grid.base, trainings)}")
+        raise UserError(f"{where}.base: {grid.base!r} is unknown{suggest(grid.base, trainings)}")
     base = plain(trainings[grid.base])
     # In the order in which they first appear, so that names are read as the study is.
     varying = list(dict.fromkeys(field for block in grid.cells for field in block))
@@ -86,7 +86,7 @@ def _changed(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) ->
             place = place[part]
         if not outer and last not in place:
             known = [known.name for known in fields(Training)]
-            raise UserError(f"{where}.{field}: unknown field{suggestion(field, known)}")
+            raise UserError(f"{where}.{field}: unknown field{suggest(field, known)}")
         place[last] = value
     return values
 

@@ -14,7 +14,7 @@ from robustfeatures.attacks.settings import NormName
 from robustfeatures.data.settings import Data, Split
 from robustfeatures.derived.settings import Method
 from robustfeatures.engine.settings import PositiveFloat, Precision, Seed, Strict
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.study.checks import (
     check_attacks,
@@ -116,7 +116,7 @@ def read_study(path: Path) -> Study:
     for name, derived in study.derived.items():
         for role, used in (("source", derived.source), ("training", derived.training)):
             if used not in study.training:
-                raise UserError(f"{path}: derived.{name}.{role}: {used!r} is unknown{suggestion(used, study.training)}")
+                raise UserError(f"{path}: derived.{name}.{role}: {used!r} is unknown{suggest(used, study.training)}")
         if "test" in derived.splits:
             raise UserError(f"{path}: derived.{name}.splits: a set to train on must not be derived from the test split")
     if study.robustness is not None:
@@ -136,6 +136,6 @@ def find_study(folder: Path, name: str) -> Path:
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        known = suggestion(name, (file.stem for file in folder.glob("*.yaml")))
+        known = suggest(name, (file.stem for file in folder.glob("*.yaml")))
         raise UserError(f"config.yaml: study: {name!r} is unknown{known}")
     return path

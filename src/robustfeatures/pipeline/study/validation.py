@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.plan.canonical import plain
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def _message(error: Mapping[str, Any], kind: type) -> str:
     field, known = _located(kind, error["loc"])
     if error["type"] in UNKNOWN:
-        return f"{field}: unknown field{suggestion(str(error['loc'][-1]), known) or ' (no fields here)'}"
+        return f"{field}: unknown field{suggest(str(error['loc'][-1]), known) or ' (no fields here)'}"
     if error["type"] == "union_tag_not_found":
         return f"{field}.kind: the field is missing"
     if error["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
@@ -56,10 +56,10 @@ def _message(error: Mapping[str, Any], kind: type) -> str:
     given = error["input"]
     if error["type"] == "union_tag_invalid":
         tags = re.findall(r"'([^']+)'", str(error["ctx"]["expected_tags"]))
-        return f"{field}.kind: {error['ctx']['tag']!r} is unknown{suggestion(str(error['ctx']['tag']), tags)}"
+        return f"{field}.kind: {error['ctx']['tag']!r} is unknown{suggest(str(error['ctx']['tag']), tags)}"
     if error["type"] == "literal_error":
         values = str(error["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-        return f"{field}: {given!r} is unknown{suggestion(str(given), values)}"
+        return f"{field}: {given!r} is unknown{suggest(str(given), values)}"
     return f"{field}: {message}" + ("" if isinstance(given, (dict, list)) else f", not {given!r}")
 
 

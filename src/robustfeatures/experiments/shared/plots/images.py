@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from robustfeatures.errors import printable
+from robustfeatures.errors import make_printable
 from robustfeatures.experiments.shared.plots.style import DPI
 
 # All places are whole pixels of the bitmap, so that no pixel of an image is wider than its neighbour.
@@ -55,7 +55,7 @@ def image_grid(blocks: Mapping[str, Sequence[ImageRow]]) -> Figure:
             top += LABEL_HEIGHT if row.labels else 0
             middle = top + cell / 2
             if first:
-                axes.text(MARGIN, middle, printable(name), fontsize=8, fontweight="bold", va="center")
+                axes.text(MARGIN, middle, make_printable(name), fontsize=8, fontweight="bold", va="center")
             first = False
             axes.text(left - GAP, middle, row.title, fontsize=7, ha="right", va="center")
             for at, picture in enumerate(row.pictures):
@@ -76,7 +76,7 @@ def _row_height(row: ImageRow, cell: int) -> int:
 
 def _text_width(texts: Sequence[str], points: float, *, bold: bool = False) -> int:
     """About the width in pixels of the longest of these texts."""
-    longest = max((len(printable(text)) for text in texts), default=0)
+    longest = max((len(make_printable(text)) for text in texts), default=0)
     return GAP + round(longest * points * (0.68 if bold else 0.6) * DPI / 72)
 
 
@@ -88,5 +88,5 @@ def _paste(canvas: NDArray[np.float32], picture: NDArray[np.float32], factor: in
 
 
 def _short(label: str) -> str:
-    name = printable(label)
+    name = make_printable(label)
     return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"

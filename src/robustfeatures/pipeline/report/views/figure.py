@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from robustfeatures.errors import printable
+from robustfeatures.errors import make_printable
 from robustfeatures.experiments.shared.plots.style import DPI
 from robustfeatures.pipeline.report.making import caption, making
 
@@ -32,7 +32,7 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
 
 def drawn(figure: Figure, notes: Sequence[str]) -> dict[str, bytes]:
     """The figure as `.png` and `.pdf`, with the warnings below it."""
-    shown = [f"Warning: {printable(note)}" for note in notes[:MOST_WARNINGS]]
+    shown = [f"Warning: {make_printable(note)}" for note in notes[:MOST_WARNINGS]]
     if len(notes) > MOST_WARNINGS:
         shown.append(f"Warnings that stand in the caption alone: {len(notes) - MOST_WARNINGS}")
     warnings = [textwrap.fill(line, int(PER_INCH * figure.get_figwidth())) for line in shown]

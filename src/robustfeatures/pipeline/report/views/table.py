@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from robustfeatures.errors import printable
+from robustfeatures.errors import make_printable
 from robustfeatures.pipeline.report.making import making
 from robustfeatures.pipeline.report.tables import as_latex, as_markdown, plain, sheets
 
@@ -40,7 +40,11 @@ def markdown(experiment: Experiment, results: Results, table: pd.DataFrame, made
 
 def latex(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
     """One tabular per table of the Markdown; all else in comments, so that the file can be read into a document."""
-    said = [f"{experiment.id}: {experiment.title}", *(f"Warning: {printable(note)}" for note in results.notes), *made]
+    said = [
+        f"{experiment.id}: {experiment.title}",
+        *(f"Warning: {make_printable(note)}" for note in results.notes),
+        *made,
+    ]
     parts = ["\n".join(f"% {line}" for line in [*said, "Needs the package booktabs."])]
     parts += [f"% {sheet.title}\n{as_latex(sheet.cells)}" for sheet in sheets(table, results, experiment.units)]
     return "\n".join(parts)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.data.preparing import prepared
+from robustfeatures.data.preparation import prepare_splits
 from robustfeatures.pipeline.store.datasets import write_dataset
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def make(parameters: Data, folder: Path, job: Job) -> None:
     """Write `data.zarr` with the splits that the source has or that are drawn from it."""
-    parts = prepared(parameters, job.raw)
+    parts = prepare_splits(parameters, job.raw)
     write_dataset(folder / "data.zarr", {name: _dataset(part) for name, part in parts.items()})
 
 

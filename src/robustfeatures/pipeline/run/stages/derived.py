@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustfeatures.derived.deriving import derivations, generated, rows_per_block
+from robustfeatures.derived.generation import choose_rows_per_block, derive_splits, generate_images
 from robustfeatures.pipeline.store.datasets import Sharded, join_shards, write_shard
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def make(parameters: Derived, folder: Path, job: Job) -> None:
     """Write `data.zarr` with the derived splits; its shards are the blocks that several jobs may share."""
     with job.computing():
-        found = derivations(parameters, job)
+        found = derive_splits(parameters, job)
     splits = {name: _Split(name, derivation, job.dataset("data", name), job) for name, derivation in found.items()}
     blocks = {name: (split, number) for split in splits.values() for number, name in enumerate(split.blocks)}
     expected = sum(split.steps(number) for split, number in map(blocks.__getitem__, job.blocks.missing(list(blocks))))
@@ -37,7 +37,7 @@ def make(parameters: Derived, folder: Path, job: Job) -> None:
             job.progress(before + steps, max(expected, before + steps))
 
         with job.computing():
-            images = generated(split.derivation, split.rows(number), split.shape[1:], job.device, progress)
+            images = generate_images(split.derivation, split.rows(number), split.shape[1:], job.device, progress)
         write_shard(path, split.name, number, images, shape=split.shape, shard_rows=split.shard_rows)
         done += split.steps(number)
 
@@ -61,7 +61,7 @@ class _Split:
 
     @cached_property
     def shard_rows(self) -> int:
-        return rows_per_block(self.derivation, self.original.image_shape, self.job.device)
+        return choose_rows_per_block(self.derivation, self.original.image_shape, self.job.device)
 
     @property
     def blocks(self) -> list[str]:

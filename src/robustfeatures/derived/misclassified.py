@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustfeatures.derived.derivation import Derivation, selected
-from robustfeatures.engine.batches import batches_of
+from robustfeatures.derived.derivation import Derivation, select_images
+from robustfeatures.engine.batches import load_batches
 from robustfeatures.errors import UserError
 from robustfeatures.training.accuracy import predictions
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     import torch
 
     from robustfeatures.data.dataset import ImageDataset
-    from robustfeatures.derived.settings import Errors
+    from robustfeatures.derived.settings import Misclassified
     from robustfeatures.engine.frozen_network import FrozenNetwork
 
 
 def derive(
-    network: FrozenNetwork, original: ImageDataset, method: Errors, *, seed: int, device: torch.device
+    network: FrozenNetwork, original: ImageDataset, method: Misclassified, *, seed: int, device: torch.device
 ) -> Derivation:
     """The images whose predicted class is not their label, labelled with it, in their order.
 
     Raises:
         UserError: the network misclassifies none.
     """
-    predicted = predictions(network, batches_of(original, device)).cpu().numpy()
+    predicted = predictions(network, load_batches(original, device)).cpu().numpy()
     wrong = np.flatnonzero(predicted != original.labels)
     if not len(wrong):
         raise UserError(f"method.errors: the source classifies all {len(original)} images right")
@@ -38,4 +38,4 @@ def derive(
         "start_index": none,
         "target": none,
     }
-    return selected(original, wrong, predicted[wrong], provenance)
+    return select_images(original, wrong, predicted[wrong], provenance)

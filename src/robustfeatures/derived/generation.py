@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.derived.registry import METHODS, Deriving
-from robustfeatures.engine.batches import batch_size, block_rows
+from robustfeatures.derived.registry import METHODS, DeriveFunction
+from robustfeatures.engine.batches import choose_batch_size, choose_block_rows
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.engine.registry import load
+from robustfeatures.engine.registry import load_attribute
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
 
 
-def derivations(parameters: Derived, run: Run) -> dict[str, Derivation]:
+def derive_splits(parameters: Derived, run: Run) -> dict[str, Derivation]:
     """What is derived with the network "source" of each split of the input "data", by the split's name.
 
     Starts and targets are drawn from the split that is derived.
@@ -30,7 +30,7 @@ def derivations(parameters: Derived, run: Run) -> dict[str, Derivation]:
         UserError: the method finds nothing in a split, or does not fit it.
     """
     network = FrozenNetwork(run.network("source"), precision=parameters.precision, compile=parameters.compile)
-    derive: Deriving[Any] = load(f"{METHODS[parameters.method.kind].module}:derive")
+    derive: DeriveFunction[Any] = load_attribute(f"{METHODS[parameters.method.kind].module}:derive")
     found: dict[str, Derivation] = {}
     for split in parameters.splits:
         original = run.dataset("data", split)
@@ -38,12 +38,12 @@ def derivations(parameters: Derived, run: Run) -> dict[str, Derivation]:
     return found
 
 
-def rows_per_block(derivation: Derivation, image_shape: tuple[int, ...], device: torch.device) -> int:
+def choose_rows_per_block(derivation: Derivation, image_shape: tuple[int, ...], device: torch.device) -> int:
     """How many images (C, H, W) a block holds; the last one of a set may hold fewer."""
-    return block_rows(len(derivation), batch_size(device, image_shape), image_shape)
+    return choose_block_rows(len(derivation), choose_batch_size(device, image_shape), image_shape)
 
 
-def generated(
+def generate_images(
     derivation: Derivation,
     rows: NDArray[np.int64],
     image_shape: tuple[int, ...],
@@ -52,7 +52,7 @@ def generated(
 ) -> NDArray[Any]:
     """The images (n, C, H, W) of these rows (n,), batch by batch; `progress` is told images times steps."""
     found = np.empty((len(rows), *image_shape), derivation.dtype)
-    size = batch_size(device, image_shape)
+    size = choose_batch_size(device, image_shape)
     for first in range(0, len(rows), size):
         batch = rows[first : first + size]
 

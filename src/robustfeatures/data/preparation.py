@@ -11,46 +11,46 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from robustfeatures.data.operations import Resized, apply
+from robustfeatures.data.operations import ResizedImages, apply_operation
 from robustfeatures.data.raw import Part, RawData
 from robustfeatures.data.registry import Loader, find_source
 from robustfeatures.data.settings import POOL
-from robustfeatures.engine.registry import load
+from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
 
 
-def prepared(parameters: Data, raw_folder: Path) -> dict[str, Part]:
+def prepare_splits(parameters: Data, raw_folder: Path) -> dict[str, Part]:
     """The splits that the parameters describe, by name; images are not read before they are asked for.
 
     Raises:
         UserError: the source cannot be read or split so, or an operation does not fit it.
     """
-    parameters = placed(parameters, raw_folder)
-    loader: Loader = load(find_source(parameters.source).loader)
+    parameters = add_default_path(parameters, raw_folder)
+    loader: Loader = load_attribute(find_source(parameters.source).loader)
     raw = loader(parameters, raw_folder)
     for name, data in raw.items():
         data.check(f"data.path: {parameters.path}" if parameters.path else f"data.source: {parameters.source}")
         # Image folders have resized their files already, whose sizes may differ.
         if parameters.size is not None and data.images.shape[2:] != (parameters.size, parameters.size):
-            raw[name] = replace(data, images=Resized(data.images, parameters.size))
-    parts = split(raw, parameters)
+            raw[name] = replace(data, images=ResizedImages(data.images, parameters.size))
+    parts = draw_splits(raw, parameters)
     for operation in parameters.operations:
-        parts = apply(parts, operation, lambda other: prepared(other, raw_folder))
+        parts = apply_operation(parts, operation, lambda other: prepare_splits(other, raw_folder))
     return parts
 
 
-def placed(parameters: Data, raw_folder: Path) -> Data:
+def add_default_path(parameters: Data, raw_folder: Path) -> Data:
     """The parameters with the place of a set that the user brings, where they do not give one."""
-    folder = find_source(parameters.source).brought
+    folder = find_source(parameters.source).user_folder
     if parameters.path is not None or folder is None:
         return parameters
     return replace(parameters, path=str(raw_folder / folder))
 
 
-def split(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
+def draw_splits(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
     """Train, validation and test, each in the order of the source.
 
     Both shares are of all images of the pool, or of the source's train split where it brings one. `test` is drawn from
