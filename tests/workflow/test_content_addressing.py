@@ -145,8 +145,8 @@ def test_arithmetic_of_the_attack_loop_with_the_same_result(built: Workspace) ->
     payloads = built.payloads()
     built.edit(
         "src/robustfeatures/attacks/gradient_ascent.py",
-        "images.clamp_(0.0, 1.0)",
-        "images.clamp_max_(1.0).clamp_min_(0.0)",
+        "images.clamp_(*bounds)",
+        "images.clamp_max_(bounds[1]).clamp_min_(bounds[0])",
     )
     built.build()
     # Eight derived sets; one adversarial training; ten evaluations, for they attack as well. The standard model and
@@ -159,6 +159,29 @@ def test_arithmetic_of_the_attack_loop_with_the_same_result(built: Workspace) ->
         if json.loads(path.read_text())["key"] in fresh
     ]
     assert {reference["label"] for reference in trainings} == {"digits-adversarial-seed0"}
+
+
+def test_an_accepted_refactoring_computes_nothing(built: Workspace) -> None:
+    """What all attacks share gets one more function: nothing that they found is another number."""
+    payloads, views = built.payloads(), stamps(built)
+    ascent = built.folder / "src/robustfeatures/attacks/gradient_ascent.py"
+    ascent.write_text(ascent.read_text() + "\n\ndef _added() -> int:\n    return 1\n")
+    jobs = r"^(data|model|derived|evaluation|measurement) +\d+$"
+    done = built.snakemake("-n")
+    assert re.search(jobs, done.stdout + done.stderr, flags=re.MULTILINE)
+    built.environment = {"PATH": os.environ["PATH"]}
+    accepted = built.command("accept", "--check", "1", "--reason", "one more function")
+    assert accepted.returncode == 0, accepted.stderr
+    assert accepted.stdout.count("the same bytes: ") == 3
+    done = built.snakemake("-n")
+    assert not re.search(jobs, done.stdout + done.stderr, flags=re.MULTILINE)
+    built.snakemake()
+    assert built.payloads() == payloads
+    # Tables and figures name the references anew.
+    assert rewritten(built, views)
+    refused = built.command("accept", "--check", "none", "--reason", "x")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "--check: 'none' is neither all nor a number above 0" in refused.stderr
 
 
 def test_without_references_nothing_is_computed_again(built: Workspace) -> None:
