@@ -1,11 +1,11 @@
-"""What a network learned: robust and non-robust features, isolated, measured and set beside the published numbers."""
+"""Robust and non-robust features of networks: isolate them, measure them, compare with the published numbers."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-# Public names and where they live; imported on first use, because torch and zarr take a second.
+# Public names and their modules. They are imported on first use, because torch and zarr take a second to import.
 _PUBLIC = {
     "open_dataset": "robustfeatures.tools.opening",
     "load_model": "robustfeatures.tools.opening",

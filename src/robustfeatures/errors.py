@@ -1,4 +1,4 @@
-"""The one exception whose message is meant for the user."""
+"""The exception for mistakes that the user can correct, and helpers for its message."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something the user can mend; the message is one line: where (file and field), what, and what to do.
+    """A mistake that the user can correct. The message is one line: file and field, problem, remedy.
 
-    Names in it may come from any file, so what is not `printable` is written as escapes.
+    Names in the message may come from any file, so characters that cannot be printed become escapes.
     """
 
     def __init__(self, message: str) -> None:
@@ -17,12 +17,12 @@ class UserError(Exception):
 
 
 def make_printable(text: str) -> str:
-    """`text` on one line, with the characters that a terminal would obey or not show written as escapes (`\\x1b`)."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    """The text on one line; control and invisible characters become escapes (`\\x1b`)."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """' (did you mean ...?)' with the nearest known name, or the list of known names where none is near."""
+    """' (did you mean ...?)' with the nearest known name; if none is near, ' (known: ...)' with all known names."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if near:

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: written beside their place, flushed to disk, then renamed."""
+"""Atomic writes of files, JSON, and SHA-256."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from typing import Any
 
 
 def write_atomically(path: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
-    """Write a file so that readers see the old content or the new, whatever happens in between.
+    """Write a file through a temporary file and a rename: readers see the old content or the new.
 
-    What is not `durable` may be empty after a power failure, but not after a kill.
+    With `durable` false the file may be empty after a power failure, but not after a kill.
 
     Raises:
-        OSError: as the system says; it names the file, also where the disk is full, which the system does not.
+        OSError: the write fails. The error names the file, which the system's own error for a full disk does not.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with fresh.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        fresh.replace(path)
+        temporary.replace(path)
     except OSError as error:
         error.filename = str(path)
         raise
     finally:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     if durable:
         sync_to_disk(path.parent)
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON for people and programs, as every file of it is written."""
+    """The value as indented JSON in UTF-8, with a final newline."""
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
-    """Write JSON, atomically."""
+    """Write a value as JSON, atomically."""
     write_atomically(path, encode_json(value), durable=durable)
 
 
@@ -53,7 +53,7 @@ def read_json(path: Path) -> Any:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Make the bytes of a file, or the names in a folder, durable."""
+    """Flush a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -68,13 +68,13 @@ def hash_file(path: Path) -> str:
 
 
 def hash_file_once(path: Path) -> str:
-    """The SHA-256 of a file's bytes; this process reads a file once, unless it was written anew in between."""
-    facts = path.stat()
-    return _sha256_at(path, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    """The SHA-256 of a file's bytes. The process reads each file only once, unless the file changes."""
+    status = path.stat()
+    return _hash_version(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @cache
-def _sha256_at(path: Path, *facts: int) -> str:
+def _hash_version(path: Path, *version: int) -> str:
     return hash_file(path)
 
 

@@ -57,9 +57,9 @@ class Watched:
 def digits(images: Any = IMAGES, *, names: bool = True, class_names: tuple[str, ...] = NAMES) -> dict[str, Part]:
     """The digits as a pool that was split by thirds: train has every image whose place is no multiple of 3."""
     files = tuple(f"{class_names[label]}/{place:04d}.png" for place, label in enumerate(LABELS)) if names else None
-    pool = Part.whole(RawData(images, LABELS, class_names, files), POOL)
+    pool = Part.from_raw(RawData(images, LABELS, class_names, files), POOL)
     places = np.arange(len(LABELS))
-    return {"train": pool.rows(places[places % 3 != 0]), "test": pool.rows(places[places % 3 == 0])}
+    return {"train": pool.select(places[places % 3 != 0]), "test": pool.select(places[places % 3 == 0])}
 
 
 def no_other(parameters: Data) -> dict[str, Part]:
@@ -180,8 +180,8 @@ def test_a_list_of_names_and_indices(tmp_path: Path) -> None:
 def test_a_list_for_one_of_the_sources_own_splits_leaves_the_others(tmp_path: Path) -> None:
     """As CIFAR-minus-Flickr does: train and the validation images drawn from it share one count, test has its own."""
     raw = RawData(IMAGES, LABELS, NAMES)
-    train, test = Part.whole(raw, "train"), Part.whole(raw, "test")
-    drawn = {"train": train.rows(np.arange(0, 1000)), "validation": train.rows(np.arange(1000, 1797)), "test": test}
+    train, test = Part.from_raw(raw, "train"), Part.from_raw(raw, "test")
+    drawn = {"train": train.select(np.arange(0, 1000)), "validation": train.select(np.arange(1000, 1797)), "test": test}
     parts = after(listing(tmp_path, "\n".join(map(str, range(0, 1797, 3))), split="train"), drawn)
     assert parts["train"].source_index.tolist() == list(range(0, 1000, 3))
     assert parts["validation"].source_index.tolist() == list(range(1002, 1797, 3))
@@ -230,7 +230,7 @@ def test_lists_that_do_not_fit_the_source(tmp_path: Path) -> None:
     fewer = after(KeepClasses(kind="classes", keep=("1", "2")))
     with pytest.raises(UserError, match=r"'0/0000\.png'; list before other operations drop images$"):
         after(listing(tmp_path, "0/0000.png"), fewer)
-    twice = {split: part.rows(np.tile(np.arange(len(part.labels)), 1)) for split, part in digits().items()}
+    twice = {split: part.select(np.tile(np.arange(len(part.labels)), 1)) for split, part in digits().items()}
     same = {split: Part(**{**vars(part), "names": ("a",) * len(part.labels)}) for split, part in twice.items()}
     with pytest.raises(UserError, match=r"1797 images have the file name 'a'; give their indices$"):
         after(listing(tmp_path, "a"), same)
@@ -354,7 +354,7 @@ def test_a_subset_that_would_leave_a_class_out(samples: int, *, rest: bool, expe
 
 @pytest.mark.parametrize(("rest", "remedy"), [(False, "give all 15"), (True, "the split has only 15 images")])
 def test_a_subset_of_too_few_images(*, rest: bool, remedy: str) -> None:
-    few = {"train": Part.whole(RawData(IMAGES[:15], np.arange(15) % 10, NAMES), "train")}
+    few = {"train": Part.from_raw(RawData(IMAGES[:15], np.arange(15) % 10, NAMES), "train")}
     with pytest.raises(UserError, match=rf"the 3 other images are fewer than the 10 classes; {remedy}$"):
         after(Subset(kind="subset", split="train", samples=12, rest=rest), few)
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.derived import errors, transferring
+from robustfeatures.derived import misclassified, transferring
 from robustfeatures.derived.derivation import Derivation
 from robustfeatures.derived.settings import Method, Misclassified, Transferring
 from robustfeatures.engine.frozen_network import FrozenNetwork
@@ -36,7 +36,7 @@ def test_errors_are_the_misclassified_images_with_the_networks_labels(network: N
     original = split_of(digits, slice(1000, 1797))
     with torch.no_grad():
         predicted = network(digits.images[1000:1797]).argmax(1).numpy()
-    found = derived(errors, network, original, ERRORS)
+    found = derived(misclassified, network, original, ERRORS)
     wrong = np.flatnonzero(predicted != original.labels)
     assert 5 < len(wrong) < 400
     np.testing.assert_array_equal(found.provenance["source_index"], wrong)
@@ -50,7 +50,7 @@ def test_a_source_without_errors_is_refused(network: Network, digits: Digits) ->
     with torch.no_grad():
         predicted = network(digits.images[:50]).argmax(1).numpy()
     with pytest.raises(UserError, match=r"^method\.errors: the source classifies all 50 images right$"):
-        derived(errors, network, split_of(digits, slice(0, 50), predicted), ERRORS)
+        derived(misclassified, network, split_of(digits, slice(0, 50), predicted), ERRORS)
 
 
 YES, NO = (Transferring(kind="transferring", transfers=transfers) for transfers in (True, False))

@@ -1,1 +1,1 @@
-"""Raw data sources and the canonical data sets made from them."""
+"""Data sources, and the splits that are made from them."""

@@ -1,7 +1,7 @@
 """CIFAR-10 (Krizhevsky, 2009): 60 000 photographs of ten classes, 32x32 pixels, from its Python version.
 
-Its files are pickles. torchvision, whose addresses and checksums are used here, would run whatever they say; here they
-are read by an unpickler that knows arrays of numbers and plain containers alone.
+Its files are pickles. torchvision would run any code in them, so this module uses only torchvision's addresses and
+checksums. Its own unpickler accepts only arrays of numbers and plain containers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from robustfeatures.files import write_atomically
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
 
-# What the published pickles name, and where numpy has it now.
-NAMES = {
+# The objects that the published pickles name, each with its module in the installed numpy.
+PICKLED_OBJECTS = {
     ("numpy.core.multiarray", "_reconstruct"): "numpy._core.multiarray",
     ("numpy", "ndarray"): "numpy",
     ("numpy", "dtype"): "numpy",
@@ -35,7 +35,7 @@ NAMES = {
 
 
 def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
-    """The one archive, with torchvision's address and MD5, at the place where torchvision looks for it."""
+    """The archive, with torchvision's address, MD5 and path."""
     kind = import_torchvision().datasets.CIFAR10
     return (Download((kind.url,), _folder(raw) / kind.filename, md5=kind.tgz_md5),)
 
@@ -43,13 +43,13 @@ def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     """The published splits: train (50 000, 3, 32, 32) and test (10 000, 3, 32, 32), uint8, with their file names.
 
-    The extracted files, if they are whole, are enough; otherwise the archive is downloaded.
+    The archive is downloaded only if an extracted file is missing or damaged.
 
     Raises:
-        UserError: the archive cannot be fetched, or does not hold what was published.
+        UserError: the archive cannot be fetched, or does not hold the published files.
     """
     kind, folder = import_torchvision().datasets.CIFAR10, _folder(raw)
-    contents = _extracted(kind, folder)
+    contents = _read_extracted(kind, folder)
     if contents is None:
         (archive,) = downloads(parameters, raw)
         archive.fetch()
@@ -60,18 +60,20 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
         raise UserError(f"{folder}: {error}") from error
     class_names = tuple(files[kind.meta["filename"]][kind.meta["key"]])
     batches = {"train": kind.train_list, "test": kind.test_list}
-    splits = {split: _split([files[name] for name, _ in listed], class_names) for split, listed in batches.items()}
+    splits = {
+        split: _join_batches([files[name] for name, _ in listed], class_names) for split, listed in batches.items()
+    }
     check_counts(splits, parameters.source)
     return splits
 
 
 class _Batch(pickle.Unpickler):
-    """Makes arrays and plain containers, and refuses whatever else a pickle names."""
+    """Unpickles arrays and plain containers, and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in NAMES:
+        if (module, name) not in PICKLED_OBJECTS:
             raise pickle.UnpicklingError(f"a published file holds no {module}.{name}; this one does")
-        return super().find_class(NAMES[module, name], name)
+        return super().find_class(PICKLED_OBJECTS[module, name], name)
 
 
 def _folder(raw: Path) -> Path:
@@ -83,8 +85,8 @@ def _checksums(kind: Any) -> dict[str, str]:
     return {**dict([*kind.train_list, *kind.test_list]), kind.meta["filename"]: kind.meta["md5"]}
 
 
-def _extracted(kind: Any, folder: Path) -> dict[str, bytes] | None:
-    """The contents of the files, if all are there as published."""
+def _read_extracted(kind: Any, folder: Path) -> dict[str, bytes] | None:
+    """The contents of the extracted files by name; None if one is missing or damaged."""
     contents: dict[str, bytes] = {}
     for name, md5 in _checksums(kind).items():
         path = folder / kind.base_folder / name
@@ -96,24 +98,24 @@ def _extracted(kind: Any, folder: Path) -> dict[str, bytes] | None:
 
 def _extract(kind: Any, folder: Path, archive: Path) -> dict[str, bytes]:
     with hold_lock(folder):
-        contents = _extracted(kind, folder)
+        contents = _read_extracted(kind, folder)
         if contents is not None:
             return contents
         try:
             with tarfile.open(archive) as members:
                 for name in _checksums(kind):
-                    # Only these members are read, and the archive has no say in where they are written.
+                    # Each member is read by name and written to our own path, so the archive cannot choose the path.
                     member = members.extractfile(f"{kind.base_folder}/{name}")
                     write_atomically(folder / kind.base_folder / name, member.read() if member else b"")
         except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
             raise UserError(f"{folder}: the archive does not hold the published files: {error}") from error
-        contents = _extracted(kind, folder)
+        contents = _read_extracted(kind, folder)
         if contents is None:
             raise UserError(f"{folder}: the archive does not hold the published files: a checksum differs")
         return contents
 
 
-def _split(batches: list[Mapping[str, Any]], class_names: tuple[str, ...]) -> RawData:
+def _join_batches(batches: list[Mapping[str, Any]], class_names: tuple[str, ...]) -> RawData:
     return RawData(
         np.concatenate([batch["data"] for batch in batches]).reshape(-1, 3, 32, 32),
         np.concatenate([batch["labels"] for batch in batches]).astype(np.int64),

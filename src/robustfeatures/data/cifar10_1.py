@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ADDRESS = "https://raw.githubusercontent.com/modestyachts/CIFAR-10.1/master/datasets/"
 
-# The authors give no checksums. These SHA-256 are the ones that TensorFlow Datasets recorded for the same files
+# The authors give no checksums. TensorFlow Datasets recorded these SHA-256 for the same files
 # (tensorflow_datasets/url_checksums/cifar10_1.txt in github.com/tensorflow/datasets).
 SHA256 = {
     "cifar10.1_v4_data.npy": "5aaedc268df8f4cffca2ac0cf9e608ae1897a8cddb630c7a850a2ea8f6558e75",
@@ -24,7 +24,7 @@ SHA256 = {
     "cifar10.1_v6_labels.npy": "ae40beda001693674edc94d925ee8268cfe68905f8f9aff800c8dcdfcd6c9448",
 }
 
-# The labels are those of CIFAR-10; the files do not name them.
+# The classes of CIFAR-10; the files do not name them.
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -36,10 +36,10 @@ def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:
-    """A test split alone: (2021, 3, 32, 32) for v4, (2000, 3, 32, 32) for v6, uint8.
+    """One split, test: (2021, 3, 32, 32) for v4, (2000, 3, 32, 32) for v6, uint8.
 
     Raises:
-        UserError: a file cannot be fetched, or does not hold what was published.
+        UserError: a file cannot be fetched, or does not hold the published images.
     """
     files = downloads(parameters, raw)
     for file in files:

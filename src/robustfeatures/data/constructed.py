@@ -1,7 +1,7 @@
-"""Torch tensors of images and labels, in the layout of the data sets published with not-bugs-2019.
+"""Files of torch tensors, images and labels, as published with not-bugs-2019.
 
-A folder holds two files, `<name>_ims` and `<name>_lab` (CIFAR_ims and CIFAR_lab in the published releases); each is a
-list of tensors, to be read one after another, or one tensor.
+A folder holds two files, `<name>_ims` and `<name>_lab` (CIFAR_ims and CIFAR_lab in the published releases). Each holds
+one tensor, or a list of tensors, which are concatenated.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.data.folder import check_digest, combine_digests, require_path
 from robustfeatures.data.npz import check_range
 from robustfeatures.data.operations import JoinedImages
+from robustfeatures.data.own_files import check_digest, combine_digests, require_path
 from robustfeatures.data.raw import RawData, count_classes
 from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:
-    """The pool "all": float32 in [0, 1] stays float32; classes are called by their numbers.
+    """The pool "all"; float32 in [0, 1] stays float32, and the class names are the class numbers.
 
-    The files stay mapped into memory where torch can do so, and images are read when they are asked for.
+    If torch can map the files into memory, images are read only on access.
 
     Raises:
-        UserError: the folder has not one pair of files, another digest, or tensors of another shape, type or range.
+        UserError: the folder has no pair of files, or several; its digest is another; or a tensor has a wrong shape,
+            type or range.
     """
     images_file, labels_file = find_files(require_path(parameters))
     check_digest(parameters, compute_digest(parameters))
-    images, labels = _tensors(images_file), _tensors(labels_file)
+    images, labels = _load_tensors(images_file), _load_tensors(labels_file)
     where = f"data.path: {images_file.parent}"
     for tensor in images:
         if tensor.ndim != 4 or tensor.shape[1:] != images[0].shape[1:] or tensor.dtype != images[0].dtype:
@@ -67,10 +68,10 @@ def compute_digest(parameters: Data) -> str:
 
 
 def find_files(folder: Path) -> tuple[Path, Path]:
-    """The file of the images and that of the labels.
+    """The file of the images and the file of the labels.
 
     Raises:
-        UserError: the folder has not one pair of files.
+        UserError: the folder has no pair of files, or several.
     """
     pairs = [
         (path, path.with_name(path.name.removesuffix("_ims") + "_lab"))
@@ -82,32 +83,32 @@ def find_files(folder: Path) -> tuple[Path, Path]:
     return pairs[0]
 
 
-def _tensors(path: Path) -> list[NDArray[Any]]:
-    """The tensors of a file as arrays that share its memory."""
+def _load_tensors(path: Path) -> list[NDArray[Any]]:
+    """The tensors of a file as arrays, without a copy."""
     import torch
 
     try:
-        # Only the newer of torch's two formats, a zip archive, can be mapped.
+        # torch can map only the newer of its two formats, a zip archive.
         loaded = torch.load(path, weights_only=True, map_location="cpu", mmap=zipfile.is_zipfile(path))
     except MemoryError:
         raise
     except Exception as error:  # torch raises many kinds for damaged or forbidden content
-        raise UserError(f"data.path: {path} is not a readable torch file of tensors: {_reason(error)}") from error
+        raise UserError(f"data.path: {path} is not a readable torch file of tensors: {_first_line(error)}") from error
     tensors = list(loaded) if isinstance(loaded, list | tuple) else [loaded]
     if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         raise UserError(f"data.path: {path} holds no tensor or list of tensors")
-    return [_array(tensor, number, path) for number, tensor in enumerate(tensors)]
+    return [_to_array(tensor, number, path) for number, tensor in enumerate(tensors)]
 
 
-def _array(tensor: torch.Tensor, number: int, path: Path) -> NDArray[Any]:
+def _to_array(tensor: torch.Tensor, number: int, path: Path) -> NDArray[Any]:
     try:
         return tensor.detach().numpy()
     except (TypeError, RuntimeError) as error:
         raise UserError(
             f"data.path: {path} holds {tensor.layout} tensors of type {tensor.dtype}; save float32 or integers that "
-            f"numpy can take, dense and with their values (tensor {number}: {_reason(error)})"
+            f"numpy can take, dense and with their values (tensor {number}: {_first_line(error)})"
         ) from error
 
 
-def _reason(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

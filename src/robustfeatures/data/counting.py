@@ -1,4 +1,4 @@
-"""How many images the user's own files hold, and their shape: from names and headers, before anything is read."""
+"""The number and the shape of the images in the user's own files, from file names and headers alone."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 def count_folder(path: Path) -> Size:
-    """The image files of a folder by split, and the shape of the first that can be opened."""
+    """The number of image files in each split of a folder, and the shape of the first image that can be opened."""
     from PIL import Image, UnidentifiedImageError
 
-    from robustfeatures.data.folder import FORMATS, GREY, list_images
+    from robustfeatures.data.folder import FORMATS, GREY
+    from robustfeatures.data.listing import list_images
 
     listings, _ = list_images(Data(source="folder", path=str(path)))
     names = {split: listing.names(range(len(listing.files))) for split, listing in listings.items()}
@@ -36,18 +37,18 @@ def count_folder(path: Path) -> Size:
 
 
 def count_npz(path: Path) -> Size:
-    """The lengths of the arrays of labels, and the shape of the first array of images, from their headers."""
+    """The length of each array of labels and the shape of the first array of images, from the headers."""
     from robustfeatures.data.npz import find_prefixes
 
     with zipfile.ZipFile(path) as file:
         arrays = [name.removesuffix(".npy") for name in file.namelist()]
         prefixes = find_prefixes(arrays, path)
-        counts = {split: _npy_shape(file, f"{prefix}labels")[0] for split, prefix in prefixes.items()}
-        _, channels, height, width = _npy_shape(file, f"{next(iter(prefixes.values()))}images")
+        counts = {split: _read_npy_shape(file, f"{prefix}labels")[0] for split, prefix in prefixes.items()}
+        _, channels, height, width = _read_npy_shape(file, f"{next(iter(prefixes.values()))}images")
     return Size(counts, (channels, height, width))
 
 
-def _npy_shape(file: zipfile.ZipFile, name: str) -> tuple[int, ...]:
+def _read_npy_shape(file: zipfile.ZipFile, name: str) -> tuple[int, ...]:
     from numpy.lib import format as npy
 
     with file.open(f"{name}.npy") as member:
@@ -57,39 +58,39 @@ def _npy_shape(file: zipfile.ZipFile, name: str) -> tuple[int, ...]:
 
 
 def count_constructed(path: Path) -> Size:
-    """The lengths of the tensors of labels, and the shape of the first of images, from the pickles without torch."""
+    """The total length of the labels and the shape of the first tensor of images, from the pickles, without torch."""
     from robustfeatures.data.constructed import find_files
 
-    images, labels = (_tensor_shapes(file) for file in find_files(path))
+    images, labels = (_read_tensor_shapes(file) for file in find_files(path))
     _, channels, height, width = images[0]
     return Size({POOL: sum(prod(shape) for shape in labels)}, (channels, height, width))
 
 
-def _tensor_shapes(path: Path) -> list[tuple[int, ...]]:
+def _read_tensor_shapes(path: Path) -> list[tuple[int, ...]]:
     """The shapes of the tensors in a file that `torch.save` wrote, in either of its formats."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as file:
             name = next(name for name in file.namelist() if name.endswith("/data.pkl"))
             with file.open(name) as member:
-                loaded = _Shapes(member).load()
+                loaded = _ShapeUnpickler(member).load()
     else:
-        with path.open("rb") as old:
-            # A magic number, the version of the format and facts of the machine come before the tensors.
-            *_, loaded = (_Shapes(old).load() for _ in range(4))
-    # One tensor alone is one shape.
+        with path.open("rb") as legacy:
+            # Three pickles precede the tensors: a magic number, the version of the format, facts about the machine.
+            *_, loaded = (_ShapeUnpickler(legacy).load() for _ in range(4))
+    # A single tensor is loaded as one shape.
     return [loaded] if isinstance(loaded[0], int) else list(loaded)
 
 
-class _Shapes(pickle.Unpickler):
-    """Reads a pickle of tensors as their shapes; what else it names is refused, so that it runs nothing."""
+class _ShapeUnpickler(pickle.Unpickler):
+    """Reads pickled tensors as their shapes, and refuses all other objects, so that a pickle can run no code."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__(file, encoding="latin1")
 
     def find_class(self, module: str, name: str) -> Any:
-        """Only what torch writes for a tensor."""
+        """Accept only the names that torch writes for a tensor."""
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _shape
+            return _return_shape
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
         if module == "torch" and name.endswith("Storage"):
@@ -97,8 +98,8 @@ class _Shapes(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is no tensor")
 
     def persistent_load(self, identifier: Any) -> None:
-        """The values of a tensor, which are not read."""
+        """Skip the values of a tensor."""
 
 
-def _shape(storage: None, offset: int, shape: Sequence[int], *others: Any) -> tuple[int, ...]:
+def _return_shape(storage: None, offset: int, shape: Sequence[int], *others: Any) -> tuple[int, ...]:
     return tuple(shape)

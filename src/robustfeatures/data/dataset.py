@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from robustfeatures.data.raw import Images
 
-# `blocks` gives about this many bytes at a time, as float32.
+# The size of a block of images as float32.
 BLOCK_BYTES = 1 << 25
 
 
@@ -22,12 +22,12 @@ BLOCK_BYTES = 1 << 25
 class ImageDataset:
     """One split of a data set.
 
-    images: uint8 in 0..255 (original data) or float32 in [0, 1] (derived data), (N, C, H, W); an array, or images that
-        are read from disk where they are asked for (`open_dataset(..., in_memory=False)`).
-    labels: int64 (N,), what a model is trained on or tested against.
-    provenance: int64 columns (N,). `source_index` is the place of the image in the raw source; derived sets add
-        `source_label` (its class there), `target` (the class of a targeted attack, else -1) and `start_index` (where
-        an inversion started: a place in the raw source, or -1 for noise; -1 for attacks, which start at the image).
+    images: uint8 in 0..255 (original data) or float32 in [0, 1] (derived data), (N, C, H, W): an array, or images
+        that are read from disk on access (`open_dataset(..., in_memory=False)`).
+    labels: int64 (N,), the labels for training and testing.
+    provenance: int64 columns (N,). `source_index` is the image's index in the raw source. Derived sets have three more:
+        `source_label`, its class in the raw source; `target`, the class of a targeted attack, else -1; and
+        `start_index`, the index in the raw source of the image at which an inversion started, else -1.
     """
 
     images: Images
@@ -56,7 +56,7 @@ class ImageDataset:
         return images.astype(np.float32, copy=False)
 
     def blocks(self) -> Iterator[NDArray[np.int64]]:
-        """All rows in turn, some tens of megabytes at a time."""
+        """All rows in order, in blocks of at most `BLOCK_BYTES` as float32, but at least one image."""
         size = max(1, BLOCK_BYTES // (int(np.prod(self.image_shape)) * np.dtype(np.float32).itemsize))
         for first in range(0, len(self), size):
             yield np.arange(first, min(first + size, len(self)))

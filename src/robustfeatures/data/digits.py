@@ -1,4 +1,4 @@
-"""Handwritten digits of scikit-learn: 1797 real images of 8x8 pixels, in its wheel (Alpaydin & Kaynak, 1998)."""
+"""The handwritten digits in scikit-learn's wheel: 1797 real images of 8x8 pixels (Alpaydin & Kaynak, 1998)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from robustfeatures.errors import UserError
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
 
-# Over the grey levels (uint8, 0 to 16) and the labels as load_digits gives them.
+# Of the grey levels (uint8, 0 to 16) followed by the labels (int64), in the order of load_digits.
 SHA256 = "65e5b4619795efb40c1082f4c350c049e4ad552200d369b6ae99e21eef5e72c5"
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:
-    """The digits as one pool of images (1797, 1, 8, 8), their 17 grey levels spread over 0 to 255; no file is read.
+    """The digits as one pool of images (1797, 1, 8, 8), their 17 grey levels scaled to 0 to 255; no file is read.
 
     Raises:
-        UserError: the installed scikit-learn ships other digits.
+        UserError: the installed scikit-learn has other digits.
     """
     digits = load_digits()
     levels = np.ascontiguousarray(digits.images, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Downloads of published files: taken up where they broke off, checked, and at their place whole or not at all."""
+"""Downloads of published files: resumed after a broken connection, checked, and moved into place when complete."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from robustfeatures.errors import UserError
 if TYPE_CHECKING:
     from robustfeatures.data.raw import RawData
 
-# Some servers turn away urllib's own name.
+# Some servers refuse urllib's own name.
 AGENT = "robustfeatures"
-# A server that sends nothing for this many seconds is taken for dead.
+# Seconds without data after which a connection fails.
 TIMEOUT = 30.0
-# Seconds before a connection that broke off is made again.
+# Seconds between a broken connection and the next one.
 PAUSE = 1.0
 BLOCK_BYTES = 1 << 18
-# A job that has not been heard of for this many seconds is taken for dead by jobs on other machines.
+# Seconds without a sign of life after which jobs on other machines ignore the lock of a job.
 LEASE_SECONDS = 120.0
 NOTHING_LEFT_TO_SEND = 416
 PARTIAL_CONTENT = 206
@@ -47,7 +47,7 @@ NETWORK_ERRORS = (
 
 @dataclass(frozen=True)
 class Download:
-    """A published file: its addresses, where it belongs, and its published checksum (one of the two)."""
+    """A published file: its mirrors, its path, and its published checksum (`md5` or `sha256`)."""
 
     urls: tuple[str, ...]
     path: Path
@@ -55,12 +55,12 @@ class Download:
     sha256: str | None = None
 
     def fetch(self) -> None:
-        """See `download`."""
+        """Download the file as `download` does."""
         download(self.urls, self.path, md5=self.md5, sha256=self.sha256)
 
     @property
     def checksum(self) -> str:
-        """How the file is checked, for people: 'MD5 <hexadecimal>' or 'SHA-256 <hexadecimal>'."""
+        """The checksum for people: 'MD5 <hexadecimal>' or 'SHA-256 <hexadecimal>'."""
         return _Checksum.of(self.md5, self.sha256).text
 
 
@@ -81,54 +81,54 @@ class _Checksum:
     def text(self) -> str:
         return f"{self.algorithm} {self.value}"
 
-    def found(self, path: Path) -> str:
-        def fresh() -> hashlib._Hash:
+    def compute(self, path: Path) -> str:
+        def new_hash() -> hashlib._Hash:
             return hashlib.sha256() if self.algorithm == "SHA-256" else hashlib.md5(usedforsecurity=False)
 
         with path.open("rb") as file:
-            return hashlib.file_digest(file, fresh).hexdigest()
+            return hashlib.file_digest(file, new_hash).hexdigest()
 
-    def fits(self, path: Path) -> bool:
-        return path.is_file() and self.found(path) == self.value
+    def is_met_by(self, path: Path) -> bool:
+        return path.is_file() and self.compute(path) == self.value
 
-    def differing(self, found: str) -> str:
-        """What to say of a file with another checksum."""
+    def describe_difference(self, found: str) -> str:
+        """The part of a message about a file with the checksum `found`."""
         return f"has the {self.algorithm} {found}, not the published {self.value}"
 
 
 class _WrongChecksumError(Exception):
-    """A whole file came that is not the published one."""
+    """The file is complete but is not the published one."""
 
 
 def download(urls: str | Sequence[str], path: Path, *, md5: str | None = None, sha256: str | None = None) -> None:
-    """Bring a file to `path`, unless it is there already; `urls` are mirrors of it, tried in order.
+    """Download a file to `path`, unless it exists there; `urls` are its mirrors, tried in order.
 
-    What has arrived is kept in `<path>.part`, so that the next attempt, in this process or a later one, asks for the
-    rest alone. Of several jobs that want the same file one downloads it, and the others wait.
+    Received bytes stay in `<path>.part`. The next attempt, in this process or a later one, requests only the rest. If
+    several jobs need the same file, one downloads it and the others wait.
 
     Raises:
-        UserError: no mirror could be reached, or none has the file with the given checksum.
-        ValueError: not exactly one checksum is given.
+        UserError: no mirror can be reached, or none has the file with the given checksum.
+        ValueError: no checksum is given, or both are.
     """
     checksum = _Checksum.of(md5, sha256)
-    # Without the lock first: the file may lie in a folder that this job can only read.
-    if checksum.fits(path):
+    # Check before locking: the file may lie in a folder that this job cannot write to.
+    if checksum.is_met_by(path):
         return
     with hold_lock(path):
-        if not checksum.fits(path):
-            _bring([urls] if isinstance(urls, str) else urls, path, checksum)
+        if not checksum.is_met_by(path):
+            _fetch([urls] if isinstance(urls, str) else urls, path, checksum)
 
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Sole right among all jobs to write at `path`, a file or a folder; waits for another holder."""
+    """Hold the lock on `path`, a file or a folder, against all other jobs; wait for another holder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with SoftFileLease(path.with_name(f".{path.name}.lock"), lease_duration=LEASE_SECONDS):
         yield
 
 
 def check_counts(splits: Mapping[str, RawData], source: str) -> None:
-    """Compare the number of images of each split with the published one, which the source's entry holds.
+    """Compare the number of images of each split with the published number in the source's entry.
 
     Raises:
         UserError: a split has more or fewer images.
@@ -139,13 +139,13 @@ def check_counts(splits: Mapping[str, RawData], source: str) -> None:
             raise UserError(f"data.source: {source}: the split {split} has {found} images, not the published {count}")
 
 
-def _bring(urls: Sequence[str], path: Path, checksum: _Checksum) -> None:
+def _fetch(urls: Sequence[str], path: Path, checksum: _Checksum) -> None:
     part = path.with_name(f"{path.name}.part")
     failures = []
     reached = False
     for url in urls:
         try:
-            _bring_from(url, part, checksum)
+            _fetch_from(url, part, checksum)
         except NETWORK_ERRORS as error:
             failures.append(f"{url}: {_reason(error)}")
         except _WrongChecksumError as error:
@@ -156,30 +156,30 @@ def _bring(urls: Sequence[str], path: Path, checksum: _Checksum) -> None:
             return
         logging.getLogger(__name__).warning("%s", failures[-1])
     advice = "run it again, " if reached else "run `robustfeatures fetch` on a machine with internet, "
-    damaged = f"; the file at {path} {checksum.differing(checksum.found(path))}" if path.is_file() else ""
+    damaged = f"; the file at {path} {checksum.describe_difference(checksum.compute(path))}" if path.is_file() else ""
     raise UserError(
         f"{path.name} could not be fetched: {'; '.join(failures)}; {advice}or put the file at {path}{damaged}"
     )
 
 
-def _bring_from(url: str, part: Path, checksum: _Checksum) -> None:
-    """The whole file in `part`; what an earlier attempt left there is dropped if it turns out not to belong to it."""
+def _fetch_from(url: str, part: Path, checksum: _Checksum) -> None:
+    """Download the whole file to `part`. If the bytes of an earlier attempt are of another file, begin again."""
     attempts = 2 if part.exists() else 1
     for _ in range(attempts):
-        _receive(url, part)
-        found = checksum.found(part)
+        _fetch_rest(url, part)
+        found = checksum.compute(part)
         if found == checksum.value:
             return
         part.unlink()
-    raise _WrongChecksumError(f"the file {checksum.differing(found)}")
+    raise _WrongChecksumError(f"the file {checksum.describe_difference(found)}")
 
 
-def _receive(url: str, part: Path) -> None:
-    """Ask for the rest of the file until it is all there, as long as every connection brings it further."""
+def _fetch_rest(url: str, part: Path) -> None:
+    """Request the rest of the file until it is complete; give up when a connection adds no bytes."""
     farthest = _size(part)
     while True:
         try:
-            _transfer(url, part)
+            _request_rest(url, part)
             return
         except NETWORK_ERRORS as error:
             if isinstance(error, urllib.error.HTTPError) or _size(part) <= farthest:
@@ -189,13 +189,13 @@ def _receive(url: str, part: Path) -> None:
             time.sleep(PAUSE)
 
 
-def _transfer(url: str, part: Path) -> None:
-    """One request for what `part` lacks, appended to it; a server that always sends all makes it begin anew.
+def _request_rest(url: str, part: Path) -> None:
+    """Send one request for the bytes that `part` lacks, and append them.
 
-    What is there is not given up for less.
+    Some servers send the whole file instead. It replaces `part`, unless it is shorter.
     """
     have = _size(part)
-    # Compressed on its way, a file could not be resumed at a byte of its own.
+    # "identity": a byte position in a compressed answer is not a position in the file.
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     logging.getLogger(__name__).info("fetching %s from byte %d", url, have)
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the addresses are constants of this package)
@@ -203,18 +203,18 @@ def _transfer(url: str, part: Path) -> None:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310
     except urllib.error.HTTPError as error:
         if have and error.code == NOTHING_LEFT_TO_SEND:
-            # Stopped between the last byte and the renaming, or no part of this file: the checksum tells.
+            # All bytes are there already, or they are of another file. The checksum shows which.
             return
         raise
     with response:
         if have and response.status != PARTIAL_CONTENT:
-            _write_anew(response, part)
+            _replace(response, part)
         else:
             _write(response, part, have)
 
 
 def _write(response: http.client.HTTPResponse, file: Path, begin: int) -> None:
-    """Append the answer to a file that holds the `begin` bytes before it."""
+    """Append the answer to a file that has `begin` bytes already; 0 begins the file again."""
     total = None if response.length is None else begin + response.length
     with (
         file.open("ab" if begin else "wb") as opened,
@@ -229,19 +229,19 @@ def _write(response: http.client.HTTPResponse, file: Path, begin: int) -> None:
         raise ConnectionError(f"the connection closed after {_size(file)} of {total} bytes")
 
 
-def _write_anew(response: http.client.HTTPResponse, part: Path) -> None:
-    """The answer in place of `part`, unless it is the shorter one, as the page of a network that wants a login is."""
-    have, anew = _size(part), part.with_name(f"{part.name}.anew")
+def _replace(response: http.client.HTTPResponse, part: Path) -> None:
+    """Replace `part` by the answer, unless the answer is shorter, such as the login page of a network."""
+    have, replacement = _size(part), part.with_name(f"{part.name}.anew")
     try:
-        _write(response, anew, 0)
+        _write(response, replacement, 0)
     finally:
-        came = _size(anew)
-        if came < have:
-            anew.unlink(missing_ok=True)
+        received = _size(replacement)
+        if received < have:
+            replacement.unlink(missing_ok=True)
         else:
-            anew.replace(part)
-    if came < have:
-        raise ConnectionError(f"the server sent {came} bytes in place of the rest of {part.name}")
+            replacement.replace(part)
+    if received < have:
+        raise ConnectionError(f"the server sent {received} bytes in place of the rest of {part.name}")
 
 
 def _size(path: Path) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
-    """The four files, with torchvision's mirrors and MD5 sums, at the place where torchvision looks for them."""
+    """The four files, with torchvision's mirrors, MD5 sums and paths."""
     kind = import_torchvision().datasets.MNIST
     place = _folder(raw) / kind.__name__ / "raw"
     return tuple(
@@ -30,17 +30,17 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     """The published splits: train (60 000, 1, 28, 28) and test (10 000, 1, 28, 28), uint8.
 
     Raises:
-        UserError: a file cannot be fetched, or does not hold what was published.
+        UserError: a file cannot be fetched, or does not hold the published images.
     """
     kind, folder, files = import_torchvision().datasets.MNIST, _folder(raw), downloads(parameters, raw)
     for file in files:
         file.fetch()
     _extract(folder, files)
-    # "0 - zero" there.
+    # torchvision calls the class 0 "0 - zero".
     class_names = tuple(name.partition(" ")[0] for name in kind.classes)
-    # In the published order: images and labels to train on, images and labels to test on.
+    # The published order: training images, training labels, test images, test labels.
     pairs = {"train": files[:2], "test": files[2:]}
-    splits = {split: _split(images.path, labels.path, class_names) for split, (images, labels) in pairs.items()}
+    splits = {split: _read_split(images.path, labels.path, class_names) for split, (images, labels) in pairs.items()}
     check_counts(splits, parameters.source)
     return splits
 
@@ -67,8 +67,8 @@ def _without_suffix(archive: Path) -> Path:
     return archive.with_suffix("")
 
 
-def _split(images: Path, labels: Path, class_names: tuple[str, ...]) -> RawData:
-    # torchvision's class would prefer what its first versions left in a folder beside them, which nothing checks.
+def _read_split(images: Path, labels: Path, class_names: tuple[str, ...]) -> RawData:
+    # torchvision's class would prefer files that its first versions left in a folder beside these, unchecked.
     reading = import_torchvision().datasets.mnist
     pixels = reading.read_image_file(_without_suffix(images)).numpy()[:, None]
     return RawData(pixels, reading.read_label_file(_without_suffix(labels)).numpy().astype(np.int64), class_names)

@@ -2,7 +2,7 @@
 
 A pool is `images` (N, C, H, W), uint8 or float32 in [0, 1], and `labels`, integer (N,). Splits are `train_images`,
 `train_labels`, and the same for `validation` (or `val`, or `valid`) and `test`. `class_names`, strings, is optional.
-Other arrays are left alone, unless they are called as a split's would be.
+Other arrays are ignored, unless they are named like those of an unknown split.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfeatures.data.folder import SPLITS, check_digest, require_path
+from robustfeatures.data.own_files import SPLIT_NAMES, check_digest, require_path
 from robustfeatures.data.raw import RawData, count_classes
 from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
@@ -31,8 +31,8 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     """The splits of the file, or its pool "all", in memory.
 
     Raises:
-        UserError: the file is missing, damaged or another than the recipe's, lacks an array, has arrays of an unknown
-            split, or an array has another shape, type or range.
+        UserError: the file is missing or damaged, or has another digest; an array is missing or belongs to an unknown
+            split; or an array has a wrong shape, type or range.
     """
     path = require_path(parameters)
     check_digest(parameters, compute_digest(parameters))
@@ -41,13 +41,13 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     for split, (_, labels) in arrays.items():
         if labels.dtype.kind not in "iu":
             raise UserError(f"{where[split]}: labels: the type is {labels.dtype}, not an integer")
-    _check_alike({f"{prefixes[split]}images": images for split, (images, _) in arrays.items()}, path)
+    _check_same_kind({f"{prefixes[split]}images": images for split, (images, _) in arrays.items()}, path)
     if names is None:
         classes = max(count_classes(images, labels, where[split]) for split, (images, labels) in arrays.items())
         class_names = tuple(str(number) for number in range(classes))
     else:
-        class_names = _class_names(names, path)
-    return {split: _raw(images, labels, class_names, where[split]) for split, (images, labels) in arrays.items()}
+        class_names = _decode_names(names, path)
+    return {split: _make_raw(images, labels, class_names, where[split]) for split, (images, labels) in arrays.items()}
 
 
 def compute_digest(parameters: Data) -> str:
@@ -60,10 +60,14 @@ def compute_digest(parameters: Data) -> str:
 
 
 def check_range(images: NDArray[Any], where: str) -> None:
-    """Raise a UserError unless all values of images with a floating-point type lie in [0, 1]."""
+    """Check that images of a floating-point type lie in [0, 1].
+
+    Raises:
+        UserError: a value lies outside; the message begins with `where`.
+    """
     if images.dtype.kind != "f" or not images.size:
         return
-    # NaN fails every comparison, and so this one.
+    # NaN fails this comparison too.
     if not (images.min() >= 0 and images.max() <= 1):
         raise UserError(f"{where}: images: values from {images.min()} to {images.max()}; they must lie in 0 to 1")
 
@@ -71,15 +75,15 @@ def check_range(images: NDArray[Any], where: str) -> None:
 def _read(
     path: Path,
 ) -> tuple[dict[str, str], dict[str, tuple[NDArray[Any], NDArray[Any]]], NDArray[Any] | None]:
-    """The prefix of each split, its images and labels, and `class_names` where the file has them."""
+    """The prefix of each split, the images and labels of each split, and `class_names` or None."""
     try:
         with np.load(path, allow_pickle=False) as file:
             prefixes = find_prefixes(file.files, path)
             arrays = {
-                split: (_array(file, f"{prefix}images", path), _array(file, f"{prefix}labels", path))
+                split: (_read_array(file, f"{prefix}images", path), _read_array(file, f"{prefix}labels", path))
                 for split, prefix in prefixes.items()
             }
-            return prefixes, arrays, _array(file, "class_names", path) if "class_names" in file.files else None
+            return prefixes, arrays, _read_array(file, "class_names", path) if "class_names" in file.files else None
     except (UserError, MemoryError):
         raise
     except Exception as error:  # zipfile and numpy raise many kinds for damaged content
@@ -89,23 +93,23 @@ def _read(
 
 
 def find_prefixes(arrays: list[str], path: Path) -> dict[str, str]:
-    """Each split, and what the names of its arrays begin with: `val_` for `val_images`, nothing for a pool.
+    """Each split with the prefix of its array names, such as `val_` for `val_images`; "" for a pool.
 
     Raises:
-        UserError: an array is of no known split, of a split twice, or of a pool beside splits.
+        UserError: an array belongs to an unknown split, a split has two names, or there are a pool and splits.
     """
     given: dict[str, str] = {}
     for array in arrays:
         name, underscore, kind = array.rpartition("_")
         if not underscore or kind not in ("images", "labels"):
             continue
-        if name not in SPLITS:
-            raise UserError(f"data.path: {path}: {array!r} is of no known split ({', '.join(SPLITS)}); rename it")
-        if given.setdefault(SPLITS[name], name) != name:
-            raise UserError(f"data.path: {path} has arrays of both {given[SPLITS[name]]!r} and {name!r}; keep one")
+        if name not in SPLIT_NAMES:
+            raise UserError(f"data.path: {path}: {array!r} is of no known split ({', '.join(SPLIT_NAMES)}); rename it")
+        if given.setdefault(SPLIT_NAMES[name], name) != name:
+            raise UserError(f"data.path: {path} has arrays of both {given[SPLIT_NAMES[name]]!r} and {name!r}; keep one")
     if not given:
         return {POOL: ""}
-    splits = [split for split in dict.fromkeys(SPLITS.values()) if split in given]
+    splits = [split for split in dict.fromkeys(SPLIT_NAMES.values()) if split in given]
     if "images" in arrays:
         raise UserError(
             f"data.path: {path} has both 'images' and '{given[splits[0]]}_images'; keep the pool or the splits"
@@ -113,17 +117,17 @@ def find_prefixes(arrays: list[str], path: Path) -> dict[str, str]:
     return {split: f"{given[split]}_" for split in splits}
 
 
-def _array(file: NpzFile, name: str, path: Path) -> NDArray[Any]:
+def _read_array(file: NpzFile, name: str, path: Path) -> NDArray[Any]:
     if name not in file.files:
         raise UserError(f"data.path: {path} has no array {name!r}")
     array = file[name]
-    # Members in another format come as their bytes.
+    # numpy returns members in another format as bytes.
     if not isinstance(array, np.ndarray):
         raise UserError(f"data.path: {path}: {name} is not an array in numpy's format")
     return array
 
 
-def _class_names(names: NDArray[Any], path: Path) -> tuple[str, ...]:
+def _decode_names(names: NDArray[Any], path: Path) -> tuple[str, ...]:
     if names.ndim != 1 or names.dtype.kind not in "US" or not len(names):
         raise UserError(
             f"data.path: {path}: class_names: shape {names.shape} and type {names.dtype}, not strings (classes,)"
@@ -134,7 +138,7 @@ def _class_names(names: NDArray[Any], path: Path) -> tuple[str, ...]:
         raise UserError(f"data.path: {path}: class_names: not text in UTF-8: {error}") from error
 
 
-def _check_alike(images: Mapping[str, NDArray[Any]], path: Path) -> None:
+def _check_same_kind(images: Mapping[str, NDArray[Any]], path: Path) -> None:
     first, expected = next(iter(images.items()))
     for name, array in images.items():
         if array.shape[1:] != expected.shape[1:] or array.dtype != expected.dtype:
@@ -144,9 +148,9 @@ def _check_alike(images: Mapping[str, NDArray[Any]], path: Path) -> None:
             )
 
 
-def _raw(images: NDArray[Any], labels: NDArray[Any], class_names: tuple[str, ...], where: str) -> RawData:
+def _make_raw(images: NDArray[Any], labels: NDArray[Any], class_names: tuple[str, ...], where: str) -> RawData:
     raw = RawData(images, labels, class_names)
     raw.check(where)
     check_range(images, where)
-    # A label beyond int64 would become another one; only those that passed are sure to stay.
+    # Convert after the check: before it, a label beyond int64 would silently become another label.
     return replace(raw, labels=labels.astype(np.int64))

@@ -1,4 +1,4 @@
-"""What a recipe does with a data set after its split: choose, merge, relabel and join, without reading an image."""
+"""The operations on a data set after its split: choose, merge, relabel and concatenate, without reading an image."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from robustfeatures.errors import UserError, suggest
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# The origin of a part that was joined from two: its source indices count in two places, so no list can name them.
+# The origin of a part joined from two. Its source indices refer to two sources, so no list can name them.
 CONCATENATED = "concatenated"
 DROPPED = -1
-# Characters of an entry of a list that a message repeats.
+# The most characters of a list entry that a message quotes.
 LONGEST_SHOWN = 60
 
 
 def apply_operation(
     parts: Mapping[str, Part], operation: Operation, load: Callable[[Data], Mapping[str, Part]]
 ) -> dict[str, Part]:
-    """The splits after one operation, each in its old order; `load` reads the data set that is to be joined.
+    """The splits after one operation, each in its old order; `load` loads the data set to concatenate.
 
     Raises:
-        UserError: the operation names a class, a split, a file or an image that is not there, draws more images than
-            there are, joins what does not fit, or leaves a class without an image in some split.
+        UserError: the operation names an unknown class, split, file or image; draws more images than there are;
+            concatenates data sets that differ in classes or image shape; or leaves a class without image in a split.
     """
     match operation:
         case KeepClasses():
-            after = _keep(parts, operation)
+            after = _keep_classes(parts, operation)
         case MergeClasses():
-            after = _merge(parts, operation)
+            after = _merge_classes(parts, operation)
         case Relabel():
             after = _relabel(parts, operation)
         case Subset():
-            after = _subset(parts, operation)
+            after = _draw_subset(parts, operation)
         case KeepListed():
-            after = _listed(parts, operation)
+            after = _keep_listed(parts, operation)
         case KeepNamed():
-            after = {split: _named(part, operation) for split, part in parts.items()}
+            after = {split: _keep_named(part, operation) for split, part in parts.items()}
         case Concatenate():
             after = _concatenate(parts, load(operation.data))
     for split, part in after.items():
@@ -68,7 +68,7 @@ def apply_operation(
 
 @dataclass(frozen=True)
 class JoinedImages:
-    """Several sets of images, one after another; each is read where its rows are asked for.
+    """Several sets of images, one after another, read on access.
 
     All have the same dtype and the same (C, H, W).
     """
@@ -88,14 +88,14 @@ class JoinedImages:
         owners = np.searchsorted(ends, rows, side="right")
         images = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for owner in np.unique(owners):
-            mine = np.flatnonzero(owners == owner)
-            images[mine] = self.parts[owner][rows[mine] - (ends[owner] - self.parts[owner].shape[0])]
+            places = np.flatnonzero(owners == owner)
+            images[places] = self.parts[owner][rows[places] - (ends[owner] - self.parts[owner].shape[0])]
         return images
 
 
 @dataclass(frozen=True)
 class ResizedImages:
-    """Images (N, C, size, size), each resized where it is asked for; uint8 stays uint8 and float32 float32."""
+    """Images (N, C, size, size), resized on access; uint8 stays uint8, float32 stays float32."""
 
     images: Images
     size: int
@@ -120,7 +120,7 @@ class ResizedImages:
 
 
 def crop_square(image: Image, size: int) -> Image:
-    """The image with its shorter side resized to `size` pixels (bilinear, antialiased), then cut to its centre."""
+    """The image with its shorter side resized to `size` pixels (bilinear, antialiased), cut to the centre square."""
     from PIL.Image import Resampling
 
     width, height = image.size
@@ -147,8 +147,12 @@ def _check_classes(part: Part, split: str, operation: Operation) -> None:
         raise UserError(f"{_where(operation)}: no image of the class {name!r} is left in the split {split!r}{remedy}")
 
 
-def _numbers(names: Iterable[str], class_names: tuple[str, ...], operation: Operation) -> list[int]:
-    """The place of each named class, none of which may be named twice."""
+def _class_numbers(names: Iterable[str], class_names: tuple[str, ...], operation: Operation) -> list[int]:
+    """The number of each named class.
+
+    Raises:
+        UserError: a class is unknown, or named twice.
+    """
     numbers: list[int] = []
     for name in names:
         if name not in class_names:
@@ -160,42 +164,42 @@ def _numbers(names: Iterable[str], class_names: tuple[str, ...], operation: Oper
     return numbers
 
 
-def _relabelled(part: Part, new_label: NDArray[np.int64], class_names: tuple[str, ...]) -> Part:
-    """The images whose class has a new label; the others are dropped."""
+def _assign_labels(part: Part, new_label: NDArray[np.int64], class_names: tuple[str, ...]) -> Part:
+    """The part with `new_label` (classes,) of each class; images of a class with `DROPPED` are left out."""
     labels = new_label[part.labels]
     rows = np.flatnonzero(labels != DROPPED)
-    return replace(part.rows(rows), labels=labels[rows], class_names=class_names)
+    return replace(part.select(rows), labels=labels[rows], class_names=class_names)
 
 
-def _keep(parts: Mapping[str, Part], operation: KeepClasses) -> dict[str, Part]:
+def _keep_classes(parts: Mapping[str, Part], operation: KeepClasses) -> dict[str, Part]:
     class_names = _class_names(parts)
     new_label = np.full(len(class_names), DROPPED, np.int64)
-    new_label[_numbers(operation.keep, class_names, operation)] = np.arange(len(operation.keep))
-    return {split: _relabelled(part, new_label, operation.keep) for split, part in parts.items()}
+    new_label[_class_numbers(operation.keep, class_names, operation)] = np.arange(len(operation.keep))
+    return {split: _assign_labels(part, new_label, operation.keep) for split, part in parts.items()}
 
 
-def _merge(parts: Mapping[str, Part], operation: MergeClasses) -> dict[str, Part]:
-    """The new classes are numbered by their first old class: a recipe's digest does not see the order of the groups."""
+def _merge_classes(parts: Mapping[str, Part], operation: MergeClasses) -> dict[str, Part]:
+    """Number the new classes by their first old class, because a recipe's digest ignores the order of the groups."""
     class_names = _class_names(parts)
-    _numbers([name for group in operation.groups.values() for name in group], class_names, operation)
-    members = {name: _numbers(group, class_names, operation) for name, group in operation.groups.items()}
+    _class_numbers([name for group in operation.groups.values() for name in group], class_names, operation)
+    members = {name: _class_numbers(group, class_names, operation) for name, group in operation.groups.items()}
     new_names = tuple(sorted(members, key=lambda name: min(members[name])))
     new_label = np.full(len(class_names), DROPPED, np.int64)
     for label, name in enumerate(new_names):
         new_label[members[name]] = label
-    return {split: _relabelled(part, new_label, new_names) for split, part in parts.items()}
+    return {split: _assign_labels(part, new_label, new_names) for split, part in parts.items()}
 
 
 def _relabel(parts: Mapping[str, Part], operation: Relabel) -> dict[str, Part]:
     class_names = _class_names(parts)
-    old = _numbers(operation.mapping, class_names, operation)
-    new = [_numbers([name], class_names, operation)[0] for name in operation.mapping.values()]
+    old = _class_numbers(operation.mapping, class_names, operation)
+    new = [_class_numbers([name], class_names, operation)[0] for name in operation.mapping.values()]
     new_label = np.arange(len(class_names))
     new_label[old] = new
-    return {split: _relabelled(part, new_label, class_names) for split, part in parts.items()}
+    return {split: _assign_labels(part, new_label, class_names) for split, part in parts.items()}
 
 
-def _subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part]:
+def _draw_subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part]:
     from sklearn.model_selection import train_test_split
 
     where = _where(operation)
@@ -217,11 +221,11 @@ def _subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part]:
             rows = others if operation.rest else drawn
         except ValueError as error:
             raise UserError(f"{where}: {operation.samples} samples cannot be drawn by class: {error}") from error
-    return {**parts, operation.split: part.rows(np.sort(rows))}
+    return {**parts, operation.split: part.select(np.sort(rows))}
 
 
 def _check_drawable(part: Part, operation: Subset) -> None:
-    """Of every class the drawn images and the rest must each be able to hold one."""
+    """Check that the drawn images and the rest can each have one image of every class."""
     count, classes = len(part.labels), len(np.unique(part.labels))
     rest = count - operation.samples
     if min(operation.samples, rest) >= classes:
@@ -237,12 +241,11 @@ def _check_drawable(part: Part, operation: Subset) -> None:
     )
 
 
-def _listed(parts: Mapping[str, Part], operation: KeepListed) -> dict[str, Part]:
-    """Only the listed images of one of the source's own splits.
+def _keep_listed(parts: Mapping[str, Part], operation: KeepListed) -> dict[str, Part]:
+    """Keep only the listed images of one of the source's own splits.
 
-    This is how CIFAR-minus-Flickr (two-pathways-2021) is made: CIFAR-10 without the images that were found on Flickr,
-    52 172 of 60 000. The paper names the seven search engines behind Tiny Images as the reason and publishes no list,
-    so the list comes from the user, one for `train` and one for `test`.
+    CIFAR-minus-Flickr (two-pathways-2021) is CIFAR-10 without the images found on Flickr: 52 172 of 60 000. The paper
+    publishes no list, so the user provides one for `train` and one for `test`.
     """
     where = _where(operation)
     origins = {split: part for split, part in parts.items() if part.origin == operation.split}
@@ -250,25 +253,25 @@ def _listed(parts: Mapping[str, Part], operation: KeepListed) -> dict[str, Part]
         known = sorted({part.origin for part in parts.values()})
         remedy = "; list before concatenating" if CONCATENATED in known else ""
         raise UserError(f"{where}: the source has no split {operation.split!r} (it has: {', '.join(known)}){remedy}")
-    by_name = _indices_by_name(origins)
+    named = _indices_by_name(origins)
     listed: dict[int, int] = {}
     for line, entry in read_listed_entries(operation):
-        index = _index_of(entry, origins, by_name, f"{where}: {operation.path}, line {line}")
+        index = _find_index(entry, origins, named, f"{where}: {operation.path}, line {line}")
         if index in listed:
             raise UserError(f"{where}: {operation.path}, line {line}: {entry!r} is on line {listed[index]} already")
         listed[index] = line
     if not listed:
         raise UserError(f"{where}: {operation.path} lists no image")
     wanted = np.fromiter(listed, np.int64)
-    chosen = {split: part.rows(np.flatnonzero(np.isin(part.source_index, wanted))) for split, part in origins.items()}
+    chosen = {split: part.select(np.flatnonzero(np.isin(part.source_index, wanted))) for split, part in origins.items()}
     return {**parts, **chosen}
 
 
 def read_listed_entries(operation: KeepListed) -> Iterator[tuple[int, str]]:
-    """The lines of the list that hold something, numbered from 1.
+    """Each entry of the list with its line number, from 1; empty lines and comments are skipped.
 
     Raises:
-        UserError: the list is missing, is not the recipe's, or is no text.
+        UserError: the list does not exist, has another SHA-256 than the recipe, or is not text.
     """
     where, path = _where(operation), Path(operation.path)
     if not path.is_file():
@@ -280,7 +283,7 @@ def read_listed_entries(operation: KeepListed) -> Iterator[tuple[int, str]]:
     if found != operation.sha256:
         raise UserError(f"{where}: {path} has the SHA-256 {found}, not {operation.sha256}; was it edited?")
     try:
-        # Windows begins text files with a mark that is no part of the first entry.
+        # "utf-8-sig" drops the mark that Windows writes at the start of text files.
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: {path} is not a text file in UTF-8: {error}") from error
@@ -290,18 +293,18 @@ def read_listed_entries(operation: KeepListed) -> Iterator[tuple[int, str]]:
             yield number, entry
 
 
-def _index_of(entry: str, origins: Mapping[str, Part], by_name: Mapping[str, list[int]], where: str) -> int:
-    """The source index that a line of the list means."""
+def _find_index(entry: str, origins: Mapping[str, Part], named: Mapping[str, list[int]], where: str) -> int:
+    """The source index of an entry of the list: an index, or a file name."""
     part = next(iter(origins.values()))
-    # Longer numbers are no place in any set, and Python reads none of thousands of digits.
+    # No index has more digits, and Python refuses to parse numbers of thousands of digits.
     if re.fullmatch(r"-?\d{1,18}", entry):
         if not 0 <= int(entry) < part.origin_size:
             raise UserError(f"{where}: index {entry} is out of range; {part.origin!r} has {part.origin_size} images")
         return int(entry)
     shown = repr(entry if len(entry) <= LONGEST_SHOWN else f"{entry[:LONGEST_SHOWN]}...")
-    if not by_name:
+    if not named:
         raise UserError(f"{where}: {shown} is no index, and the images of this source have no file names")
-    found = by_name.get(entry, [])
+    found = named.get(entry, [])
     if not found:
         whole = sum(len(one.labels) for one in origins.values()) == part.origin_size
         remedy = "" if whole else "; list before other operations drop images"
@@ -319,22 +322,22 @@ def _indices_by_name(origins: Mapping[str, Part]) -> dict[str, list[int]]:
     return indices
 
 
-def _named(part: Part, operation: KeepNamed) -> Part:
-    """A pattern with a slash is matched against the whole name, one without against what follows the last slash."""
+def _keep_named(part: Part, operation: KeepNamed) -> Part:
+    """Keep images whose name matches: the whole name for a pattern with a slash, else the part after the last slash."""
     if part.names is None:
         raise UserError(f"{_where(operation)}: the images of this source have no file names")
     names = part.names if "/" in operation.pattern else [name.rpartition("/")[2] for name in part.names]
     rows = np.flatnonzero([fnmatchcase(name, operation.pattern) for name in names])
     if not len(rows):
         raise UserError(f"{_where(operation)}: no file name matches {operation.pattern!r}, such as {part.names[0]!r}")
-    return part.rows(rows)
+    return part.select(rows)
 
 
 def _concatenate(first: Mapping[str, Part], second: Mapping[str, Part]) -> dict[str, Part]:
     where = "data.operations: concatenate"
     one, other = next(iter(first.values())), next(iter(second.values()))
     if one.class_names != other.class_names:
-        raise UserError(f"{where}: the classes differ: {_differing(one.class_names, other.class_names)}")
+        raise UserError(f"{where}: the classes differ: {_describe_difference(one.class_names, other.class_names)}")
     if one.images.shape[1:] != other.images.shape[1:]:
         raise UserError(f"{where}: the image shapes differ: {one.images.shape[1:]} and {other.images.shape[1:]}")
     if one.images.dtype != other.images.dtype:
@@ -346,7 +349,7 @@ def _concatenate(first: Mapping[str, Part], second: Mapping[str, Part]) -> dict[
     }
 
 
-def _differing(first: tuple[str, ...], second: tuple[str, ...]) -> str:
+def _describe_difference(first: tuple[str, ...], second: tuple[str, ...]) -> str:
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
             return f"class {number} is {one!r} and {other!r}"
@@ -354,9 +357,9 @@ def _differing(first: tuple[str, ...], second: tuple[str, ...]) -> str:
 
 
 def _join(first: Part, second: Part) -> Part:
-    """One part after the other; file names are kept where both have them.
+    """One part after the other; file names are kept if both parts have them.
 
-    The second part's places count on from the first's, so that each still names one image.
+    The second part's source indices continue after those of the first, so that each index still means one image.
     """
     names = None if first.names is None or second.names is None else first.names + second.names
     return Part(

@@ -1,4 +1,4 @@
-"""From a source to the splits of a canonical data set: load, draw, then the operations in their order."""
+"""From a source to the splits of a data set: load the images, draw the splits, apply the operations in order."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 def prepare_splits(parameters: Data, raw_folder: Path) -> dict[str, Part]:
-    """The splits that the parameters describe, by name; images are not read before they are asked for.
+    """The splits of a data set by name; images are read on access.
 
     Raises:
-        UserError: the source cannot be read or split so, or an operation does not fit it.
+        UserError: the source cannot be read or split, or an operation does not fit it.
     """
     parameters = add_default_path(parameters, raw_folder)
     loader: Loader = load_attribute(find_source(parameters.source).loader)
     raw = loader(parameters, raw_folder)
     for name, data in raw.items():
         data.check(f"data.path: {parameters.path}" if parameters.path else f"data.source: {parameters.source}")
-        # Image folders have resized their files already, whose sizes may differ.
+        # A folder of images has resized its files already, because their sizes may differ.
         if parameters.size is not None and data.images.shape[2:] != (parameters.size, parameters.size):
             raw[name] = replace(data, images=ResizedImages(data.images, parameters.size))
     parts = draw_splits(raw, parameters)
@@ -43,7 +43,7 @@ def prepare_splits(parameters: Data, raw_folder: Path) -> dict[str, Part]:
 
 
 def add_default_path(parameters: Data, raw_folder: Path) -> Data:
-    """The parameters with the place of a set that the user brings, where they do not give one."""
+    """The parameters with `path`. A published set that the user provides has a default path below `raw_folder`."""
     folder = find_source(parameters.source).user_folder
     if parameters.path is not None or folder is None:
         return parameters
@@ -51,16 +51,16 @@ def add_default_path(parameters: Data, raw_folder: Path) -> Data:
 
 
 def draw_splits(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
-    """Train, validation and test, each in the order of the source.
+    """Draw the splits train, validation and test, each in the order of the source.
 
-    Both shares are of all images of the pool, or of the source's train split where it brings one. `test` is drawn from
-    them first, where the source brings no test split, then `validation` from what is left.
+    `parameters.test` and `parameters.validation` are shares of the pool, or of the source's train split if it has one.
+    `test` is drawn first, then `validation` from the rest.
 
     Raises:
-        UserError: a share is missing, or given for a split that the source brings itself; or a class has too few
-            images for every split to hold one of it.
+        UserError: a share is missing, or is given for a split that the source already has; or a class has too few
+            images for every split.
     """
-    parts = {name: Part.whole(data, name) for name, data in raw.items()}
+    parts = {name: Part.from_raw(data, name) for name, data in raw.items()}
     if POOL in parts:
         if parameters.test is None:
             raise UserError("data.test: the source has one pool of images; say what share of it is for testing")
@@ -73,27 +73,27 @@ def draw_splits(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
             raise UserError(f"data.{name}: the source {parameters.source!r} has a {name} split of its own")
         if whole is None:
             raise UserError(f"data.{name}: the source {parameters.source!r} has no images to train on")
-        count = _images_of(share, len(whole.labels))
-        parts["train"], parts[name] = _drawn(parts["train"], count, parameters.split_seed)
+        count = _count_images(share, len(whole.labels))
+        parts["train"], parts[name] = _draw(parts["train"], count, parameters.split_seed)
     return parts
 
 
-def _images_of(share: float, total: int) -> int:
-    """A share of the images, rounded up."""
-    # In floating point 0.55 of 100 is a little more than 55.
+def _count_images(share: float, total: int) -> int:
+    """The number of images in a share, rounded up."""
+    # 0.55 * 100 is slightly more than 55 in floating point.
     return math.ceil(share * total - 1e-9)
 
 
-def _drawn(part: Part, count: int, seed: int) -> tuple[Part, Part]:
-    """The rest and `count` images, stratified by class."""
+def _draw(part: Part, count: int, seed: int) -> tuple[Part, Part]:
+    """Split off `count` images, stratified by class: the rest, and the drawn images."""
     try:
         rest, drawn = train_test_split(
             np.arange(len(part.labels)), test_size=count, stratify=part.labels, random_state=seed
         )
     except ValueError as error:
         raise UserError(f"data.validation, data.test: the images cannot be split so: {error}") from error
-    return part.rows(_sorted(rest)), part.rows(_sorted(drawn))
+    return part.select(_sort(rest)), part.select(_sort(drawn))
 
 
-def _sorted(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sort(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.sort(rows).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Raw images before they are split: what each source module returns."""
+"""Raw images, as each source module returns them, and the parts of a split."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from robustfeatures.errors import UserError
 
-# As in studies, which could not name such a class.
+# The limit for class names in study files.
 LONGEST_NAME = 200
 
 
 class Images(Protocol):
-    """Images (N, C, H, W) by rows: an array, or something that reads them when they are asked for."""
+    """Images (N, C, H, W), indexed by rows: an array, or an object that reads them on access."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -35,11 +35,11 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class RawData:
-    """One split of a source, or its whole pool, in the order of the source.
+    """One split of a source, or its pool, in the order of the source.
 
-    images: uint8 in 0..255, or float32 in [0, 1], (N, C, H, W) with C 1 or 3; read only where they are asked for.
-    labels: int64 (N,), an index into `class_names`.
-    names: the file name of each image, where the source has one.
+    images: uint8 in 0..255, or float32 in [0, 1], (N, C, H, W) with C 1 or 3; read on access.
+    labels: int64 (N,), indices into `class_names`.
+    names: the file name of each image, if the source has file names.
     """
 
     images: Images
@@ -48,7 +48,11 @@ class RawData:
     names: tuple[str, ...] | None = None
 
     def check(self, where: str) -> None:
-        """Raise a UserError that begins with `where` unless shapes, types and labels fit together."""
+        """Check shapes, types, labels and class names.
+
+        Raises:
+            UserError: one of them is wrong, or they do not fit together; the message begins with `where`.
+        """
         check_arrays(self.images, self.labels, where)
         for number, name in enumerate(self.class_names):
             if len(name) > LONGEST_NAME or len(name.splitlines()) > 1:
@@ -56,9 +60,9 @@ class RawData:
                     f"{where}: class_names: the name of class {number} begins {name[:20]!r} and has {len(name)} "
                     f"characters; a name may have {LONGEST_NAME}, on one line"
                 )
-        twice = [name for name, count in Counter(self.class_names).items() if count > 1]
-        if twice:
-            raise UserError(f"{where}: class_names: {twice[0]!r} appears twice")
+        repeated = [name for name, count in Counter(self.class_names).items() if count > 1]
+        if repeated:
+            raise UserError(f"{where}: class_names: {repeated[0]!r} appears twice")
         classes = len(self.class_names)
         wrong = np.flatnonzero((self.labels < 0) | (self.labels >= classes))
         if len(wrong):
@@ -72,7 +76,11 @@ class RawData:
 
 
 def check_arrays(images: Images, labels: NDArray[Any], where: str) -> None:
-    """Raise a UserError that begins with `where` unless images and labels, without names of classes, fit together."""
+    """Check the shapes and types of images and labels.
+
+    Raises:
+        UserError: one is wrong, or they do not fit together; the message begins with `where`.
+    """
     if len(images.shape) != 4 or images.shape[1] not in (1, 3):
         raise UserError(f"{where}: images: the shape is {images.shape}, not (N, 1 or 3, height, width)")
     if 0 in images.shape[2:]:
@@ -84,10 +92,11 @@ def check_arrays(images: Images, labels: NDArray[Any], where: str) -> None:
 
 
 def count_classes(images: Images, labels: NDArray[Any], where: str) -> int:
-    """The number of classes where only the labels tell it, which have any type of integer: the largest, and one more.
+    """The number of classes, if only the labels (N,) of any integer type show it: the largest label plus 1.
 
     Raises:
-        UserError: images and labels do not fit together, or a label is negative, or leaves some class without image.
+        UserError: images and labels do not fit together, a label is negative, or a label is so large that some class
+            has no image.
     """
     check_arrays(images, labels, where)
     count = len(labels)
@@ -102,10 +111,10 @@ def count_classes(images: Images, labels: NDArray[Any], where: str) -> int:
 
 @dataclass(frozen=True)
 class Part:
-    """One split of a data set on its way from the source to its canonical form.
+    """One split of a data set while it is prepared.
 
-    source_index: int64 (N,), the place of each image in the source's own split (or pool) `origin`, which has
-        `origin_size` images.
+    source_index: int64 (N,), the index of each image in the source's own split (or pool) `origin`.
+    origin_size: the number of images in `origin`.
     """
 
     images: Images
@@ -117,13 +126,13 @@ class Part:
     origin_size: int
 
     @classmethod
-    def whole(cls, raw: RawData, origin: str) -> Part:
-        """All of a source's split or pool."""
+    def from_raw(cls, raw: RawData, origin: str) -> Part:
+        """All images of a source's split or pool."""
         count = len(raw.labels)
         return cls(raw.images, raw.labels, raw.class_names, raw.names, np.arange(count), origin, count)
 
-    def rows(self, rows: NDArray[np.int64]) -> Part:
-        """The images of these rows, in their order; none is read."""
+    def select(self, rows: NDArray[np.int64]) -> Part:
+        """The part with only these rows (n,), in this order; no image is read."""
         return replace(
             self,
             images=SelectedImages(self.images, rows),
@@ -135,7 +144,7 @@ class Part:
 
 @dataclass(frozen=True)
 class SelectedImages:
-    """Some rows of images, read where they are asked for."""
+    """Some rows of images, read on access."""
 
     images: Images
     chosen: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The data sources by name; nothing here reads a file."""
+"""The data sources by name; this module reads no file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Size:
-    """How many images a source has.
+    """The number and the shape of a source's images.
 
-    images: their number by split ("train", "validation", "test"), or under "all" for one pool.
-    shape: (C, H, W) of each.
-    names: their file names by split, where the source has them.
+    images: the number of images by split ("train", "validation", "test"), or of the pool under "all".
+    shape: (C, H, W) of each image.
+    names: the file names by split, if the source has file names.
     """
 
     images: Mapping[str, int]
@@ -30,10 +30,10 @@ class Size:
 
 
 class Loader(Protocol):
-    """Reads a source: its splits by name, or its one pool under "all"."""
+    """Loads a source: its splits by name, or its pool under "all"."""
 
     def __call__(self, parameters: Data, raw: Path) -> dict[str, RawData]:
-        """`raw` is the folder of downloads.
+        """Load the source; `raw` is the folder of downloads.
 
         Raises:
             UserError: the source cannot be read.
@@ -42,10 +42,10 @@ class Loader(Protocol):
 
 
 class Counter(Protocol):
-    """Counts the images of the user's own files, without torch and without reading the images."""
+    """Counts the images in the user's own files, without torch and without reading the images."""
 
     def __call__(self, path: Path) -> Size:
-        """Any error says that the files cannot be read so; the loader tells the user why."""
+        """Count the images at `path`. After any error here, the loader tells the user what is wrong."""
         ...
 
 
@@ -53,10 +53,10 @@ class Counter(Protocol):
 class SourceEntry(Entry):
     """One data source.
 
-    loader: `module:function`, a `Loader`. Beside it the module has `downloads(parameters, raw)` if it downloads, and
-        `compute_digest(parameters)` if its files are the user's own or brought by the user.
-    size: how many images it has; of the user's own files `module:function`, a `Counter`.
-    pool: whether the user's own files are always one pool; a counter alone does not tell.
+    loader: `module:function`, a `Loader`. Its module also has `downloads(parameters, raw)` if it downloads, and
+        `compute_digest(parameters)` if the user provides the files.
+    size: the number and shape of its images; for the user's own files `module:function`, a `Counter`.
+    is_pool: whether the user's own files are always one pool, which planning cannot see from a counter.
     user_folder: for a published set that the user provides, its folder below the downloads, used where no `path`
         is given.
     has_many_sizes: whether its images have many sizes, so that a study must give `size`.
@@ -64,38 +64,38 @@ class SourceEntry(Entry):
 
     loader: str
     size: Size | str
-    pool: bool = False
+    is_pool: bool = False
     user_folder: str | None = None
     has_many_sizes: bool = False
 
     @property
     def has_own_files(self) -> bool:
-        """Whether its files are the user's own: a study gives their `path`, and the `sha256` of what they hold."""
+        """Whether the files are the user's own, so that a study gives their `path` and `sha256`."""
         return isinstance(self.size, str)
 
     @property
     def has_path(self) -> bool:
-        """Whether a study may say where its files lie."""
+        """Whether a study may give the `path` of the files."""
         return self.has_own_files or self.user_folder is not None
 
     @property
     def splits(self) -> tuple[str, ...] | None:
-        """The splits that it brings, none where it is one pool of images; None where only the files say it."""
+        """The source's own splits, empty for a pool; None if only the files show them."""
         if isinstance(self.size, str):
-            return () if self.pool else None
+            return () if self.is_pool else None
         return tuple(split for split in self.size.images if split != POOL)
 
     @property
     def published_images(self) -> Mapping[str, int]:
-        """The number of images of each split of a published set."""
+        """The number of images in each split of a published set."""
         assert isinstance(self.size, Size)
         return self.size.images
 
     def check_size(self, size: int | None, where: str = "data.size") -> None:
-        """Check the `size` in the field `where`.
+        """Check the `size` of a study; `where` is its field.
 
         Raises:
-            UserError: the source needs one, and it is not given.
+            UserError: the source needs a size, and none is given.
         """
         if self.has_many_sizes and size is None:
             raise UserError(f"{where}: the source {self.name!r} needs a size, such as 224; its images have many")
@@ -135,7 +135,7 @@ SOURCES = index_by_name(
         name="constructed",
         loader="robustfeatures.data.constructed:load",
         size="robustfeatures.data.counting:count_constructed",
-        pool=True,
+        is_pool=True,
     ),
     SourceEntry(name="digits", loader="robustfeatures.data.digits:load", size=Size({POOL: 1_797}, (1, 8, 8))),
     SourceEntry(
@@ -150,7 +150,7 @@ SOURCES = index_by_name(
     SourceEntry(
         name="restricted-imagenet",
         loader="robustfeatures.data.restricted_imagenet:load",
-        # 203 of ImageNet's classes, with at most 1300 images to train on and 50 for validation each.
+        # 203 of ImageNet's classes, each with at most 1300 training images and 50 validation images.
         size=Size({"train": 263_900, "test": 10_150}, (3, 224, 224)),
         user_folder="imagenet",
         has_many_sizes=True,
@@ -164,7 +164,7 @@ SOURCES = index_by_name(
 
 
 def find_source(source: str, field: str = "data.source") -> SourceEntry:
-    """The entry of the source that a field names.
+    """The entry of the source with this name; `field` is the field of the study that names it.
 
     Raises:
         UserError: no source has that name.
@@ -173,7 +173,7 @@ def find_source(source: str, field: str = "data.source") -> SourceEntry:
 
 
 def find_loader(source: str) -> str:
-    """`module:function` that reads the source.
+    """The loader of the source, as `module:function`.
 
     Raises:
         UserError: no source has that name.

@@ -1,8 +1,7 @@
-"""Restricted ImageNet: super-classes of the ImageNet of the ILSVRC 2012, from the user's folder of it.
+"""Restricted ImageNet: nine super-classes of ImageNet (ILSVRC 2012), from the user's folder.
 
-The ranges are those of Table 2 of not-bugs-2019. Table 1 of at-odds-2019 lists the same nine, although its text speaks
-of 8 super-classes and nothing says which one its authors left out or merged; the operations `classes` and `merge` make
-any such variant of this source.
+The ranges are from Table 2 of not-bugs-2019. Table 1 of at-odds-2019 lists the same nine, but its text speaks of 8
+super-classes and does not say which one is left out or merged. The operations `classes` and `merge` make such variants.
 """
 
 from __future__ import annotations
@@ -13,14 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustfeatures.data.folder import (
-    Listing,
-    digest_published,
-    list_folders,
-    list_split,
-    read_published,
-    require_path,
-)
+from robustfeatures.data.listing import Listing, list_folders, list_split
+from robustfeatures.data.own_files import require_path
+from robustfeatures.data.published import digest_published, read_published
 from robustfeatures.data.raw import RawData
 from robustfeatures.data.registry import find_source
 from robustfeatures.errors import UserError
@@ -28,7 +22,7 @@ from robustfeatures.errors import UserError
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
 
-# The first and the last class of each range, as places among the 1000 sorted synsets.
+# The first and the last class of each range, as indices into the 1000 sorted synsets.
 RANGES = {
     "dog": (151, 268),
     "cat": (281, 285),
@@ -43,23 +37,22 @@ RANGES = {
 # ImageNet's test images have no labels, so its validation images are the test split, as in the papers.
 SPLITS = {"train": "train", "test": "val"}
 CLASSES = 1000
-# Images of each of its classes (Russakovsky et al., 2015, "ImageNet Large Scale Visual Recognition Challenge").
+# The number of images in each class (Russakovsky et al., 2015, "ImageNet Large Scale Visual Recognition Challenge").
 FEWEST = {"train": 732, "test": 50}
 MOST = {"train": 1300, "test": 50}
 
 
 def load(parameters: Data, raw: Path) -> dict[str, RawData]:
-    """The splits train and test (ImageNet's `val`), uint8 (N, 3, size, size); only files of the used classes are read.
+    """The splits train and test (ImageNet's `val`), uint8 (N, 3, size, size); other classes are not read.
 
     ImageNet holds some grey, CMYK and transparent images; all become RGB.
 
     Raises:
-        UserError: `size` is not given, a split has not 1000 class folders named after synsets, a class has not
-            ImageNet's number of images (unless `sha256` says that other images are meant), or as the source `folder`
-            does.
+        UserError: `size` is not given; a split does not have 1000 class folders named after synsets; without
+            `sha256`, a class has another number of images than in ImageNet; or an error of the source `folder`.
     """
     find_source(parameters.source).check_size(parameters.size)
-    return read_published(parameters, _list(parameters), tuple(RANGES), _check_counts)
+    return read_published(parameters, _list_splits(parameters), tuple(RANGES), _check_counts)
 
 
 def _check_counts(listings: Mapping[str, Listing], parameters: Data, remedy: str) -> None:
@@ -74,17 +67,18 @@ def _check_counts(listings: Mapping[str, Listing], parameters: Data, remedy: str
 
 
 def compute_digest(parameters: Data) -> str:
-    """The digest of the images of the used classes, like that of the source `folder`.
+    """The digest of the images of the nine super-classes, computed as for the source `folder`.
 
     Raises:
-        UserError: as `load` does where it does not decode an image; with the digest, if only their number is wrong.
+        UserError: as `load`, except for errors of decoding. If only the number of images is wrong, the message has the
+            digest.
     """
-    return digest_published(parameters, _list(parameters), _check_counts)
+    return digest_published(parameters, _list_splits(parameters), _check_counts)
 
 
-def _list(parameters: Data) -> dict[str, Listing]:
+def _list_splits(parameters: Data) -> dict[str, Listing]:
     root = require_path(parameters)
-    synsets = {name: _synsets(root, name) for name in SPLITS.values()}
+    synsets = {name: _list_synsets(root, name) for name in SPLITS.values()}
     differing = sorted(set.symmetric_difference(*map(set, synsets.values())))
     if differing:
         raise UserError(f"data.path: {root}: the class folder {differing[0]!r} is in only one of train and val")
@@ -94,13 +88,13 @@ def _list(parameters: Data) -> dict[str, Listing]:
     }
 
 
-def _synsets(root: Path, name: str) -> list[str]:
-    """The class folders of one split, sorted as ImageNet's classes are."""
+def _list_synsets(root: Path, name: str) -> list[str]:
+    """The class folders of one split, in the order of ImageNet's classes."""
     folder = root / name
     if not folder.is_dir():
         raise UserError(f"data.path: {root} has no folder {name!r}; an ImageNet folder has train and val")
     synsets = list_folders(folder)
-    # Other names sort otherwise, "10" before "2", and every label would be wrong.
+    # Other names have another order ("10" before "2"), which would make every label wrong.
     strange = [synset for synset in synsets if not re.fullmatch("n[0-9]{8}", synset)]
     if strange:
         raise UserError(f"data.path: {folder} has a class folder {strange[0]!r}, not a synset such as 'n02084071'")

@@ -1,4 +1,4 @@
-"""What says which images a data set holds."""
+"""The settings of a data set: its source, splits and operations."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from pydantic import Discriminator, StringConstraints
 
 from robustfeatures.engine.settings import Fraction, PositiveInt, Seed, Strict
 
-# Class names are the source's own and may hold anything but line breaks.
+# The source chooses the class names; they may contain anything but line breaks.
 ClassName = Annotated[str, StringConstraints(pattern=r"^[^\r\n]+$", max_length=200)]
 
-
 Split = Literal["train", "validation", "test"]
-# The name of what a source brings in place of splits, where it brings one pool of images.
+# The name of the images of a source that has one pool in place of splits.
 POOL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeepClasses(Strict):
-    """Only the named classes, numbered anew in the order given."""
+    """Keep only the named classes, renumbered in the given order."""
 
     kind: Literal["classes"]
     keep: Annotated[tuple[ClassName, ...], MinLen(1)]
@@ -30,7 +29,7 @@ class KeepClasses(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class MergeClasses(Strict):
-    """New classes, each of one or several old ones, in the order of their first old class; the rest is dropped."""
+    """Merge old classes into new ones, in the order of their first old class; other classes are dropped."""
 
     kind: Literal["merge"]
     groups: Annotated[Mapping[ClassName, Annotated[tuple[ClassName, ...], MinLen(1)]], MinLen(1)]
@@ -38,7 +37,7 @@ class MergeClasses(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Relabel(Strict):
-    """Images of one class take the label of another; the list of classes stays as it is."""
+    """Give images of one class the label of another; the list of classes stays the same."""
 
     kind: Literal["relabel"]
     mapping: Annotated[Mapping[ClassName, ClassName], MinLen(1)]
@@ -46,9 +45,9 @@ class Relabel(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Subset(Strict):
-    """`samples` images of one split, drawn stratified by class, or with `rest` all others of it.
+    """Draw `samples` images of one split, stratified by class; with `rest`, keep all its other images instead.
 
-    The other splits stay as they are.
+    The other splits stay the same.
     """
 
     kind: Literal["subset"]
@@ -60,11 +59,10 @@ class Subset(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class KeepListed(Strict):
-    """Only the images that a text file lists, one index or file name a line; `#` begins a comment.
+    """Keep only the images that a text file lists, one index or file name a line; `#` begins a comment.
 
-    The list lies at `path`, and its SHA-256 says what it holds. An index counts from 0 in the source's own split
-    (`train` or `test` as published, or `all` where it has none), which `split` names; images of the source's other
-    splits are kept.
+    The list is the file at `path`, which must have the SHA-256 `sha256`. An index counts from 0 in `split`, one of the
+    source's own splits (`train` or `test` as published), or `all` for a pool. The source's other splits are kept.
     """
 
     kind: Literal["listed"]
@@ -75,7 +73,7 @@ class KeepListed(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class KeepNamed(Strict):
-    """Only the images whose file name matches a shell pattern."""
+    """Keep only the images whose file name matches a shell pattern."""
 
     kind: Literal["named"]
     pattern: str
@@ -83,7 +81,7 @@ class KeepNamed(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Concatenate(Strict):
-    """Another data set after this one, split by split; both must have the same classes and the same image shape."""
+    """Append another data set, split by split; both must have the same classes and the same image shape."""
 
     kind: Literal["concatenate"]
     data: Data
@@ -96,12 +94,12 @@ Operation = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Data(Strict):
-    """Raw images in their canonical form.
+    """A data set.
 
-    A source brings its own splits, or one pool of images. `test` is the share of the pool that is drawn for testing, or
-    of the source's train split where it brings no test split; `validation` the same for validation; both are stratified
-    by class. The user's own files lie at `path`, which is no part of what they are: their SHA-256 is.
-    `size` resizes the shorter side of each image, then crops the centre to a square. `operations` follow the split.
+    A source has its own splits, or one pool of images. `test` and `validation` are the shares drawn for these splits,
+    stratified by class: from the pool, or from the source's train split. The user's own files lie at `path`. The path
+    is not in the identity of the data set; `sha256` is. `size` resizes the shorter side of each image, then crops the
+    centre to a square. `operations` follow the split, in order.
     """
 
     source: str
@@ -115,11 +113,11 @@ class Data(Strict):
     operations: tuple[Operation, ...] = ()
 
     def iterate_sources(self) -> Iterator[Data]:
-        """This data set and those that it is concatenated with, at any depth."""
+        """Yield this data set and all data sets concatenated with it, at any depth."""
         return (data for data, _ in self.iterate_fields(""))
 
     def iterate_fields(self, where: str) -> Iterator[tuple[Data, str]]:
-        """The same, each with its field, where this one is in the field `where`."""
+        """Yield the same data sets, each with its field; `where` is the field of this one."""
         yield self, where
         for number, operation in enumerate(self.operations):
             if isinstance(operation, Concatenate):

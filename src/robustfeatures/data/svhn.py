@@ -19,7 +19,7 @@ SPLITS = ("train", "test")
 
 
 def downloads(parameters: Data, raw: Path) -> tuple[Download, ...]:
-    """The files of both splits, with torchvision's addresses and MD5 sums, at the place where torchvision looks."""
+    """The files of both splits, with torchvision's addresses, MD5 sums and paths."""
     published = import_torchvision().datasets.SVHN.split_list
     return tuple(Download((url,), _folder(raw) / name, md5=md5) for url, name, md5 in map(published.get, SPLITS))
 
@@ -28,11 +28,11 @@ def load(parameters: Data, raw: Path) -> dict[str, RawData]:
     """The published splits: train (73 257, 3, 32, 32) and test (26 032, 3, 32, 32), uint8; class 0 is the digit 0.
 
     Raises:
-        UserError: a file cannot be fetched, or does not hold what was published.
+        UserError: a file cannot be fetched, or does not hold the published images.
     """
     for file in downloads(parameters, raw):
         file.fetch()
-    splits = {split: _split(raw, split) for split in SPLITS}
+    splits = {split: _read_split(raw, split) for split in SPLITS}
     check_counts(splits, parameters.source)
     return splits
 
@@ -41,7 +41,7 @@ def _folder(raw: Path) -> Path:
     return raw / "svhn"
 
 
-def _split(raw: Path, split: str) -> RawData:
+def _read_split(raw: Path, split: str) -> RawData:
     published = import_torchvision().datasets.SVHN(_folder(raw), split=split)
     images = np.ascontiguousarray(published.data)
     class_names = tuple(str(digit) for digit in range(10))
