@@ -1,1 +1,1 @@
-"""How the same numbers come faster: networks made ready for attacks, batches on their device, sizes that fit caches."""
+"""How the same numbers come faster: frozen networks for attacks, batches on their device, sizes that fit caches."""
