@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from robustfeatures.experiments.catalogue import experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.summaries import by_seed
+from robustfeatures.experiments.shared.summaries import select_by_seed
 from robustfeatures.pipeline.plan.canonical import plain
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Measurement
@@ -89,7 +89,7 @@ def claims(identifier: str, found: Results) -> list[Claim]:
 def verdict(identifier: str, found: Results, sentence: str) -> object:
     """The verdict on the claim whose sentence begins so."""
     (claim,) = (claim for claim in claims(identifier, found) if claim.sentence.startswith(sentence))
-    return claim.judged()["verdict"]
+    return claim.judge()["verdict"]
 
 
 @pytest.mark.parametrize("identifier", SETTINGS)
@@ -201,5 +201,5 @@ def test_c8_shows_the_bound_that_the_paper_names(results: dict[str, Results]) ->
     table = make(results["C8"])
     bounds = table[table["source"] == "bound of Theorem 2.1"].set_index("classifier")["accuracy"]
     assert bounds.to_dict() == {"any of standard accuracy 99 %": 19.0, "any of standard accuracy 96 %": 76.0}
-    x1 = by_seed(results["C8"].measurements, value="robust", classifier="mixture", parameter=0.0)
+    x1 = select_by_seed(results["C8"].measurements, value="robust", classifier="mixture", parameter=0.0)
     assert list(x1) == pytest.approx([0.95, 0.95])
