@@ -1,4 +1,4 @@
-"""C1 to C7: what they need, and their tables, figures and claims from rows whose answer is known."""
+"""C1 to C7: their needs, and their tables, figures and claims from known rows."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_c5(payload: Callable[..., Path]) -> None:
     table = c5.table(found)
     assert list(table["norm"]) == ["L2"] * 3 + ["Linf"] * 3
     assert list(table["changed"]) == [50.0] * 6
-    # Images that stay in their class have no alignment, and spoil none.
+    # Images that stay in their class have no alignment and do not enter the mean.
     assert list(table["alignment"]) == pytest.approx([0.0, 0.2, 0.3] * 2)
     assert verdicts(c5.claims(found)) == ["held"] * 8
     texts = [text.get_text() for text in c5.figure(found).axes[0].texts]

@@ -1,4 +1,4 @@
-"""A5 and X3: which attacks they ask for, and what they make of the rows."""
+"""A5 and X3: their needs, and their tables and claims from known rows."""
 
 from __future__ import annotations
 

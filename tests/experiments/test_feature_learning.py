@@ -1,4 +1,4 @@
-"""D3 and D4: which networks take part, and what table, figure and claims make of rows."""
+"""D3 and D4: their networks, and their tables, figures and claims from known rows."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_published_pairs_are_those_of_the_study() -> None:
     assert {row["pair"] for row in published["rows"]} == named
 
 
-def test_a_pair_that_is_not_there_is_told() -> None:
+def test_a_pair_that_is_not_there_is_reported() -> None:
     with pytest.raises(UserError, match=r"^experiments\.D4\.pairs: the data set has no two classes '0 -> 2'"):
         d4.table(d4_results(classes="01"))
 

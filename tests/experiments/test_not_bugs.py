@@ -1,4 +1,4 @@
-"""A3 to A11 and the controls: what they need, and their tables and claims from rows whose answer is known."""
+"""A3 to A11 and the controls: their needs, and their tables and claims from known rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""D1, D2, E1 and E2: the settings that studies give them, and what their pure functions make of known rows."""
+"""D1, D2, E1 and E2: their settings in studies, and their tables and claims from known rows."""
 
 from __future__ import annotations
 

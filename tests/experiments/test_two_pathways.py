@@ -1,4 +1,4 @@
-"""B1 to B5: what they read off histories and evaluations, on numbers whose answer is known."""
+"""B1 to B5: their tables and claims from known histories and evaluations."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def train_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "initialisation"))
         network = two_layer_relu(num_classes=2, image_shape=(1, SIDE, SIDE), width=width)
-    network.normalise(images.mean(), images.std())
+    network.set_normalisation(images.mean(), images.std())
     return network, train(network, InMemory(images), class_indices(labels), training, seed=seed, probes=probes)
 
 
@@ -207,10 +207,10 @@ def measure(
     network they are "accuracy" (a share) after each epoch, with feature "D" or "flipped D", and "effect" of a feature
     on the dog's score after the last epoch.
     """
-    pets = draw_pets(numpy_generator(seed, "train"), examples, agreement, noise)
-    test = draw_pets(numpy_generator(seed, "test"), test_examples, agreement, noise)
+    pets = draw_pets(make_generator(seed, "train"), examples, agreement, noise)
+    test = draw_pets(make_generator(seed, "test"), test_examples, agreement, noise)
     settings = Training(**training)
-    reference, _ = train_network(pets.images(amplitudes), pets.labels, settings, width, split_seed(seed, "reference"))
+    reference, _ = train_network(pets.images(amplitudes), pets.labels, settings, width, derive_seed(seed, "reference"))
     shown = InMemory(test.images(amplitudes))
     probes = [
         ProbeSet("D", shown, class_indices(test.labels)),
@@ -220,7 +220,7 @@ def measure(
     sets = make_training_sets(pets, reference, amplitudes, eps)
     for done, (name, (images, labels)) in enumerate(sets.items()):
         run.progress(done, len(sets))
-        network, history = train_network(images, labels, settings, width, split_seed(seed, "network"), probes)
+        network, history = train_network(images, labels, settings, width, derive_seed(seed, "network"), probes)
         found = [(each.epoch, "accuracy", each.probe, each.value) for each in history]
         for feature, values in measure_usefulness(read_features(images, amplitudes), labels, amplitudes, eps).items():
             for quantity, value in zip(("usefulness", "robust usefulness"), values, strict=True):

@@ -183,7 +183,7 @@ def train_networks(
     seed: int,
 ) -> list[Network]:
     """Train networks on the same noise, in float32; `seed` decides the noise and the initial weights."""
-    generator = torch.Generator().manual_seed(split_seed(seed, "train", dimension))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "train", dimension))
     noise = torch.randn(samples, dimension, generator=generator)
     starts = [draw_initial_weights(task, dimension, deviation, generator, noise.dtype) for task in tasks]
     return gradient_descent(noise, tasks, starts, learning_rate=learning_rate, steps=steps)

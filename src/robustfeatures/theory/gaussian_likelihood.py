@@ -324,7 +324,7 @@ def measure(
             rows += compare_theorem_3(generator, variances, eps)
         rows += compare_relaxation(samples, max(radii), steps=example_steps, rate=rate)
     centre, spread = np.array(plane_mean), np.array(plane_variances)
-    samples = centre + numpy_generator(seed, "plane").normal(size=(examples, 2)) * np.sqrt(spread)
+    samples = centre + make_generator(seed, "plane").normal(size=(examples, 2)) * np.sqrt(spread)
     for eps in plane_eps:
         rows += compare_plane(centre, spread, samples, eps, steps=example_steps, rate=rate)
     return rows

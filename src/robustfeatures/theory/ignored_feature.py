@@ -115,8 +115,8 @@ def measure(
     Columns training, loss, weight_1, weight_2 (of length 1), least_margin, clean, linf, l2 (accuracies, shares of
     test examples, attacked with radius eps).
     """
-    signed = sample(numpy_generator(seed, "train"), examples, low, high)
-    test = sample(numpy_generator(seed, "test"), test_examples, low, high)
+    signed = sample(make_generator(seed, "train"), examples, low, high)
+    test = sample(make_generator(seed, "test"), test_examples, low, high)
     found = {("standard", "largest margin"): fit_largest_margin(signed)}
     for loss in LOSSES:
         found["standard", loss] = fit(signed, loss, 0.0, penalty)

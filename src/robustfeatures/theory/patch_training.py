@@ -126,7 +126,7 @@ def measure(
     evaluation = Evaluation(setting, test_samples, seed, steps=pgd_steps, relative_step_size=pgd_relative_step_size)
     rows: list[Mapping[str, str | int | float]] = []
     for number, training in enumerate(TRAININGS):
-        weights = draw_initial_weights(setting, torch.Generator().manual_seed(split_seed(seed, "weights")))
+        weights = draw_initial_weights(setting, torch.Generator().manual_seed(derive_seed(seed, "weights")))
         for step in range(steps + 1):
             loss, after = train_step(weights, data, setting, adversarial=training == "adversarial")
             if step % every == 0:

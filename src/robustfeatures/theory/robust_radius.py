@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from robustfeatures.engine.randomness import split_seed
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.theory.feature_averaging import Network, Task, cluster_indices, sides, train_networks
 from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES
 
@@ -168,7 +168,7 @@ def _norms(combination: Tensor, gram: Tensor) -> Tensor:
 
 def make_readouts(two: Network, many: Network, task: Task, dimension: int, count: int, seed: int) -> dict[str, Readout]:
     """The readouts of the trained networks and of f_robust at `count` fresh points."""
-    generator = torch.Generator().manual_seed(split_seed(seed, "test", dimension))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "test", dimension))
     noise = torch.randn(count, dimension, generator=generator)
     clusters = cluster_indices(count, task.clusters)
     side = sides(clusters, task.clusters)

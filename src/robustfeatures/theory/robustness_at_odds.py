@@ -205,7 +205,7 @@ def measure(
     clean and robust (shares, exact on the distribution), first_weight (share of x1 in a w of unit norm).
     """
     eta = signal / float(np.sqrt(dimension))
-    signed = draw_examples(numpy_generator(seed, "sample"), examples, dimension, p=p, eta=eta)
+    signed = draw_examples(make_generator(seed, "sample"), examples, dimension, p=p, eta=eta)
     found: list[tuple[str, str, float, Array]] = [("averaging", "exact", 0.0, averaging_weights(dimension))]
     for name, radius in (("standard SVM", 0.0), ("adversarial SVM", training_eps)):
         weights, penalty = fit_population_svm(dimension, radius * eta, p=p, eta=eta)

@@ -219,7 +219,7 @@ def measure(
     """
     grid = np.array([(each_k, each_eps) for each_k in k for each_eps in eps])
     chances, ratios, sizes = np.full(len(grid), p), grid[:, 0], grid[:, 1]
-    generator = numpy_generator(seed, "toy linear model")
+    generator = make_generator(seed, "toy linear model")
     data = draw_training_sets(generator, chances, ratios, sizes, examples=examples, dimension=dimension)
     rate = torch.from_numpy(relative_rate * largest_rate(sizes, examples))
     rows: list[dict[str, str | int | float]] = []

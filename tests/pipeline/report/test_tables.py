@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
-from robustfeatures.errors import printable
+from robustfeatures.errors import make_printable
 from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.pipeline.report.tables import as_latex, as_markdown, quantities, sheets

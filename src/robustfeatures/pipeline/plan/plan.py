@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.errors import UserError, suggestion
+from robustfeatures.errors import UserError, suggest
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.models.registry import find_network
 from robustfeatures.pipeline.plan.pieces import Pieces
