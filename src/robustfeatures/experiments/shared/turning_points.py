@@ -79,8 +79,8 @@ def fit_transition(x: ArrayLike, y: ArrayLike) -> Transition:
 def bootstrap_crossing(x: ArrayLike, curves_by_seed: ArrayLike) -> tuple[float, float]:
     """The 95 % interval of the crossing of the mean curve: bootstrap over seeds (percentiles; Efron, 1979).
 
-    `by_seed` (seeds, values at x) holds one curve per seed. A resample that never crosses counts as an end of x. NaN
-    with fewer than two seeds.
+    `curves_by_seed` (seeds, values at x) holds one curve per seed. A resample that never crosses counts as
+    an end of x. NaN with fewer than two seeds.
     """
     curves = np.asarray(curves_by_seed, dtype=float)
     if len(curves) < 2:
