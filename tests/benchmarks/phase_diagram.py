@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from robustfeatures.theory.toy_linear_model import (
-    TrainingSet,
+    TrainingSets,
     closed_form,
     descend,
-    drawn,
+    draw_training_sets,
     largest_rate,
-    start,
+    zero_weights,
 )
 from tests.benchmarks.timing import side_by_side
 
@@ -30,14 +30,14 @@ def phase_diagram(cells: int, examples: int, steps: int, rounds: int) -> tuple[d
     k, eps = (
         axis.ravel() for axis in np.meshgrid(np.geomspace(1.05, 50, cells // side), np.geomspace(0.02, 0.98, side))
     )
-    data = drawn(np.random.default_rng(0), np.full(len(k), P), k, eps, examples=examples, dimension=10**12)
+    data = draw_training_sets(np.random.default_rng(0), np.full(len(k), P), k, eps, examples=examples, dimension=10**12)
     rate = torch.from_numpy(RATE * largest_rate(eps, examples))
-    batched = descend(data, start(data), rate, steps).first
+    batched = descend(data, zero_weights(data), rate, steps).first
     # The ways must agree before they are compared.
     torch.testing.assert_close(batched[:2], one_by_one(data, rate, steps, cells=2))
     torch.testing.assert_close(batched, closed_form(data, rate, steps))
     ways = {
-        "simulated": lambda: descend(data, start(data), rate, steps),
+        "simulated": lambda: descend(data, zero_weights(data), rate, steps),
         "closed form": lambda: closed_form(data, rate, steps),
         "plain loop": lambda: one_by_one(data, rate, steps, cells=len(k)),
     }
@@ -48,7 +48,7 @@ def phase_diagram(cells: int, examples: int, steps: int, rounds: int) -> tuple[d
     return simulated, exact
 
 
-def one_by_one(data: TrainingSet, rate: Tensor, steps: int, *, cells: int) -> Tensor:
+def one_by_one(data: TrainingSets, rate: Tensor, steps: int, *, cells: int) -> Tensor:
     """(w1, w2) (cells, 2) of the first cells, each by gradient descent on its own matrix A (n, 2 + n)."""
     examples = data.labels.shape[1]
     found = []

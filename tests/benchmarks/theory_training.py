@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from robustfeatures.theory.feature_averaging import Task, clusters_of, start, train
+from robustfeatures.theory.feature_averaging import Task, cluster_indices, draw_initial_weights, gradient_descent
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
 from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import Patches, draw
-from robustfeatures.theory.patch_network import activation, clipped, logits
-from robustfeatures.theory.patch_training import descend, initial_weights
+from robustfeatures.theory.patch_network import activation, clip, logits
+from robustfeatures.theory.patch_training import initial_weights, train_step
 from tests.benchmarks.timing import side_by_side
 
 CPU = torch.device("cpu")
@@ -44,25 +44,28 @@ def clusters(rounds: int) -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(SAMPLES, DIMENSION, generator=generator)
     tasks = [Task(kind, count, NEURONS) for count in CLUSTERS for kind in (TWO_CLASSES, K_CLASSES)]
-    starts = [start(task, DIMENSION, 1e-5, generator, noise.dtype) for task in tasks]
+    starts = [draw_initial_weights(task, DIMENSION, 1e-5, generator, noise.dtype) for task in tasks]
 
     def plain() -> None:
         for task, (weights, biases) in zip(tasks, starts, strict=True):
             descend_on_points(noise, task, weights, biases)
 
-    ways = {"ours": lambda: train(noise, tasks, starts, learning_rate=RATE, steps=STEPS), "plain loop": plain}
+    ways = {
+        "ours": lambda: gradient_descent(noise, tasks, starts, learning_rate=RATE, steps=STEPS),
+        "plain loop": plain,
+    }
     return side_by_side(ways, CPU, rounds)
 
 
 def descend_on_points(noise: Tensor, task: Task, weights: Tensor, biases: Tensor) -> tuple[Tensor, Tensor]:
     """Gradient descent by autograd; a network of k classes has no biases."""
-    places = clusters_of(SAMPLES, task.clusters)
+    places = cluster_indices(SAMPLES, task.clusters)
     points = noise.clone()
     points[torch.arange(SAMPLES), places] += math.sqrt(DIMENSION)
-    labels, votes = task.labels(places), task.votes(noise)
+    labels, output_weights = task.labels(places), task.output_weights(noise)
     for _ in range(STEPS):
         weights, biases = weights.detach().requires_grad_(), biases.detach().requires_grad_()
-        loss = cross_entropy((points @ weights.T + biases).relu() @ votes, labels)
+        loss = cross_entropy((points @ weights.T + biases).relu() @ output_weights, labels)
         for_weights, for_biases = torch.autograd.grad(loss, (weights, biases))
         weights = weights - RATE * for_weights
         if task.kind == TWO_CLASSES:
@@ -78,7 +81,7 @@ def patches(rounds: int) -> dict[str, float]:
     def ours() -> None:
         weights = first
         for _ in range(PATCH_STEPS):
-            _, weights = descend(weights, data, PATCHES, adversarial=True)
+            _, weights = train_step(weights, data, PATCHES, adversarial=True)
 
     def plain() -> None:
         weights = first
@@ -94,7 +97,7 @@ def adversarial_step(weights: Tensor, data: Patches) -> Tensor:
     points = data.points.detach().requires_grad_()
     own = logits(weights, points, relu).gather(1, data.labels[:, None]).sum()
     (ascent,) = torch.autograd.grad(own, points)
-    moved = data.points + clipped(-PATCHES.ascent_rate * ascent, PATCHES.radius)
+    moved = data.points + clip(-PATCHES.ascent_rate * ascent, PATCHES.radius)
     weights = weights.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(cross_entropy(logits(weights, moved, relu), data.labels), weights)
     return (weights - PATCHES.learning_rate * gradient).detach()

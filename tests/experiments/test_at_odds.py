@@ -1,4 +1,4 @@
-"""C1 to C7: what they need, and their tables, figures and claims from rows whose answer is known."""
+"""C1 to C7: their needs, and their tables, figures and claims from known rows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.perceived import chosen, from_blue_to_yellow
-from robustfeatures.experiments.shared.sweeps import crossing, interval_of_logarithms
+from robustfeatures.experiments.shared.perception import choose_images, colour_blue_to_yellow
+from robustfeatures.experiments.shared.sweeps import find_crossing, geometric_interval
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.report.building import read_published
@@ -52,7 +52,7 @@ def results(settings: Any, **found: Any) -> Results:
 
 
 def verdicts(claims: Sequence[Claim]) -> list[str]:
-    return [str(claim.judged()["verdict"]) for claim in claims]
+    return [str(claim.judge()["verdict"]) for claim in claims]
 
 
 def jitter(seed: int) -> float:
@@ -62,20 +62,20 @@ def jitter(seed: int) -> float:
 
 def test_where_a_gain_ends() -> None:
     sizes = [10.0, 100.0, 1000.0]
-    assert crossing(sizes, [1.0, 1.0, -1.0]) == pytest.approx(100 * 10**0.5)
-    assert crossing(sizes, [3.0, -1.0, -5.0]) == pytest.approx(10**1.75)
-    assert crossing(sizes, [1.0, -1.0, 0.0]) == pytest.approx(10**1.5)
+    assert find_crossing(sizes, [1.0, 1.0, -1.0]) == pytest.approx(100 * 10**0.5)
+    assert find_crossing(sizes, [3.0, -1.0, -5.0]) == pytest.approx(10**1.75)
+    assert find_crossing(sizes, [1.0, -1.0, 0.0]) == pytest.approx(10**1.5)
     # The last turn is the one that counts.
-    assert crossing([*sizes, 1e4], [1.0, -1.0, 2.0, -2.0]) == pytest.approx(10**3.5)
+    assert find_crossing([*sizes, 1e4], [1.0, -1.0, 2.0, -2.0]) == pytest.approx(10**3.5)
     for never in ([-1.0, -1.0, -1.0], [1.0, 1.0, 1.0], [1.0, -1.0, 1.0]):
-        assert np.isnan(crossing(sizes, never))
+        assert np.isnan(find_crossing(sizes, never))
 
 
 def test_the_interval_of_a_size_is_that_of_its_logarithm() -> None:
     values = [10.0, 100.0, 1000.0]
     half = stats.t.ppf(0.975, 2) / 3**0.5
-    assert interval_of_logarithms([*values, float("nan")]) == pytest.approx((100, 10 ** (2 - half), 10 ** (2 + half)))
-    assert np.isnan(interval_of_logarithms([10.0, float("nan")])).all()
+    assert geometric_interval([*values, float("nan")]) == pytest.approx((100, 10 ** (2 - half), 10 ** (2 + half)))
+    assert np.isnan(geometric_interval([10.0, float("nan")])).all()
 
 
 @pytest.fixture
@@ -159,11 +159,11 @@ def test_c3_sets_every_cell_of_table_4_beside_its_own() -> None:
     assert printed is not None
     names = {"L2": "l2", "Linf": "linf"}
     rows = [
-        {**row, "seed": seed, "eps": eps if row["under"] == "attack" else 0.0, "eps_train": c3.rounded(eps)}
+        {**row, "seed": seed, "eps": eps if row["under"] == "attack" else 0.0, "eps_train": c3.round_eps(eps)}
         | {"accuracy": row["accuracy"] + jitter(seed)}
         for row in printed["rows"]
         for eps in CIFAR[names[row["norm"]]]
-        if c3.rounded(eps) == row["eps_train"]
+        if c3.round_eps(eps) == row["eps_train"]
         for seed in SEEDS
     ]
     evaluations = pd.DataFrame(rows).drop(columns="under")
@@ -177,23 +177,23 @@ def test_c3_sets_every_cell_of_table_4_beside_its_own() -> None:
 
 def test_larger_values_are_lighter() -> None:
     grey = np.linspace(0, 1, 32, dtype=np.float32).reshape(1, 1, 1, 32)
-    red, green, blue = from_blue_to_yellow(grey)[0, :, 0]
+    red, green, blue = colour_blue_to_yellow(grey)[0, :, 0]
     # The weights of the grey that a printer makes of a colour (ITU-R BT.601).
     assert (np.diff(0.299 * red + 0.587 * green + 0.114 * blue) > 0).all()
     # The ends and the middle of matplotlib's published table of cividis.
     ends = [[red[place], green[place], blue[place]] for place in (0, -1)]
     np.testing.assert_allclose(ends, [[0.0, 0.135112, 0.304751], [0.995737, 0.909344, 0.217772]], atol=1e-6)
-    middle = from_blue_to_yellow(np.full((1, 1, 1, 1), 0.5, dtype=np.float32)).ravel()
+    middle = colour_blue_to_yellow(np.full((1, 1, 1, 1), 0.5, dtype=np.float32)).ravel()
     assert np.ptp(middle) < 0.02
     colours = np.zeros((1, 3, 1, 1), dtype=np.float32)
-    assert from_blue_to_yellow(colours) is colours
+    assert colour_blue_to_yellow(colours) is colours
 
 
 def test_the_images_shown_are_of_all_classes() -> None:
     labels = np.array([1, 1, 0, 2, 0, 1])
     dataset = ImageDataset(np.zeros((6, 1, 2, 2), np.float32), labels, {}, ("a", "b", "c"))
-    assert chosen(dataset, 3).tolist() == [0, 2, 3]
-    assert chosen(dataset, 5).tolist() == [0, 1, 2, 3, 4]
+    assert choose_images(dataset, 3).tolist() == [0, 2, 3]
+    assert choose_images(dataset, 5).tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -237,7 +237,7 @@ def test_c5(payload: Callable[..., Path]) -> None:
     table = c5.table(found)
     assert list(table["norm"]) == ["L2"] * 3 + ["Linf"] * 3
     assert list(table["changed"]) == [50.0] * 6
-    # Images that stay in their class have no alignment, and spoil none.
+    # Images that stay in their class have no alignment and do not enter the mean.
     assert list(table["alignment"]) == pytest.approx([0.0, 0.2, 0.3] * 2)
     assert verdicts(c5.claims(found)) == ["held"] * 8
     texts = [text.get_text() for text in c5.figure(found).axes[0].texts]
@@ -328,10 +328,10 @@ def test_studies_train_at_the_radii_of_table_4(study: str, eps: set[float]) -> N
     attacks = [training.adversary for training in trained if training.adversary is not None]
     assert all(attack.random_start for attack in attacks)
     half = {
-        c3.rounded(training.adversary.eps) for training in trained if training.natural == 0.5 and training.adversary
+        c3.round_eps(training.adversary.eps) for training in trained if training.natural == 0.5 and training.adversary
     }
     assert half == eps
-    assert {c3.rounded(attack.eps) for attack in attacks} >= eps
+    assert {c3.round_eps(attack.eps) for attack in attacks} >= eps
     shown = {view.parts[0].experiment.id for view in plan.views if view.kind == "figure"}
     assert {"C1", "C2", "C3", "C4", "C5", "C6"} <= shown
     assert ("C7" in shown) == (study in ("at-odds-mnist", "digits-full"))

@@ -1,4 +1,4 @@
-"""A5 and X3: which attacks they ask for, and what they make of the rows."""
+"""A5 and X3: their needs, and their tables and claims from known rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a5_judges_the_least_over_attacks() -> None:
     assert list(dropped.values) == [-1.5, -1.5]
     assert list(plateau.values) == [-0.5, -0.5]
     assert list(search.values) == [-0.5, -0.5]
-    assert [claim.judged()["verdict"] for claim in (dropped, plateau, search)] == ["held"] * 3
+    assert [claim.judge()["verdict"] for claim in (dropped, plateau, search)] == ["held"] * 3
     assert list(a5.table(given)["accuracy"]) == [50.5, 70.5, 50.0, 49.5, 49.0]
 
 
@@ -98,4 +98,4 @@ def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoatta
     assert list(table["lowered"]) == [1.0, 3.0]
     (claim,) = x3.claims(given)
     assert list(claim.values) == [-3.0, -3.0]
-    assert claim.judged()["verdict"] == "not held"
+    assert claim.judge()["verdict"] == "not held"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from robustfeatures.experiments.catalogue import experiment, experiment_modules
+from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.study import Study, read_study
@@ -41,7 +41,7 @@ FULL = [name for name, study in STUDIES.items() if sources(study) != {"digits"} 
 @pytest.mark.parametrize("identifier", LISTED)
 def test_every_listed_experiment_has_module_small_run_and_full_study(identifier: str) -> None:
     assert identifier in experiment_modules()
-    assert experiment(identifier).id == identifier
+    assert load_experiment(identifier).id == identifier
     if identifier not in WITHOUT_SMALL_RUN:
         assert any(identifier in STUDIES[name].experiments for name in SMALL), "no small run"
     assert any(identifier in STUDIES[name].experiments for name in FULL), "no study at the paper's scale"

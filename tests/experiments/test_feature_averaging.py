@@ -1,4 +1,4 @@
-"""E3 and E4: which networks take part, and what tables, figures and claims make of rows."""
+"""E3 and E4: their networks, and their tables, figures and claims from known rows."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_both_networks_are_asked_for_the_same_sides(study: Study) -> None:
         assert data.parameters == replace(study.data, operations=operated)
 
 
-def test_data_that_are_not_merged_are_told(study: Study) -> None:
+def test_data_that_are_not_merged_are_reported(study: Study) -> None:
     settings = e4.Settings(tasks={"parity": e4.Task(merged="D", eps=(0.5,))})
     with pytest.raises(UserError, match=r"^experiments\.E4\.tasks\.parity\.merged: the last operation of 'digits'"):
         e4.needs(Pieces(study), settings)

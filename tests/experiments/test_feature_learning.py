@@ -1,4 +1,4 @@
-"""D3 and D4: which networks take part, and what table, figure and claims make of rows."""
+"""D3 and D4: their networks, and their tables, figures and claims from known rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pieces() -> Pieces:
     return Pieces(read_study(STUDY))
 
 
-def trained(recipe: Recipe) -> Model:
+def model_parameters(recipe: Recipe) -> Model:
     assert isinstance(recipe.parameters, Model)
     return recipe.parameters
 
@@ -45,9 +45,9 @@ def d4_settings() -> d4.Settings:
 def test_extractors_and_victims_are_trained_with_different_seeds(pieces: Pieces) -> None:
     needs = d4.needs(pieces, d4_settings())
     assert [need.row for need in needs[:2]] == ["NRF-PGD", "RF-PGD"]
-    extractors = [trained(need.recipe.inputs["extractor"]) for need in needs]
+    extractors = [model_parameters(need.recipe.inputs["extractor"]) for need in needs]
     victims = [
-        trained(recipe)
+        model_parameters(recipe)
         for need in needs
         for role, recipe in need.recipe.inputs.items()
         if role in ("victim-standard", "victim-adversarial")
@@ -61,10 +61,10 @@ def test_extractors_and_victims_are_trained_with_different_seeds(pieces: Pieces)
 def test_only_rf_pgd_has_an_adversarially_trained_extractor(pieces: Pieces) -> None:
     for need in d4.needs(pieces, d4_settings()):
         assert isinstance(need.recipe.parameters, Measurement)
-        extractor = trained(need.recipe.inputs["extractor"]).training
+        extractor = model_parameters(need.recipe.inputs["extractor"]).training
         assert (extractor.adversary is not None) == (need.row == "RF-PGD")
-        assert trained(need.recipe.inputs["victim-standard"]).training.adversary is None
-        assert trained(need.recipe.inputs["victim-adversarial"]).training.adversary is not None
+        assert model_parameters(need.recipe.inputs["victim-standard"]).training.adversary is None
+        assert model_parameters(need.recipe.inputs["victim-adversarial"]).training.adversary is not None
 
 
 def models_of(needs: list[Need]) -> list[tuple[str, Recipe]]:
@@ -75,18 +75,18 @@ def test_representatives_come_from_separately_trained_references(pieces: Pieces)
     needs = d3.needs(pieces, D3_SETTINGS)
     learners = models_of(needs)
     assert {row for row, _ in learners} == {d3.STANDARD, d3.ADVERSARIAL}
-    seeds = {trained(recipe).seed for _, recipe in learners}
+    seeds = {model_parameters(recipe).seed for _, recipe in learners}
     for row, recipe in learners:
-        assert (trained(recipe).training.adversary is not None) == (row == d3.ADVERSARIAL)
+        assert (model_parameters(recipe).training.adversary is not None) == (row == d3.ADVERSARIAL)
         for kind, adversarial in (("non-robust", False), ("robust", True)):
             representatives = recipe.inputs[kind]
             assert isinstance(representatives.parameters, Derived)
             # Of images that neither reference nor learner was trained on.
             assert representatives.parameters.splits == ("test",)
-            reference = trained(representatives.inputs["source"])
+            reference = model_parameters(representatives.inputs["source"])
             assert (reference.training.adversary is not None) == adversarial
             assert reference.seed not in seeds
-        probed = {probe.name: (probe.input, probe.split) for probe in trained(recipe).probes}
+        probed = {probe.name: (probe.input, probe.split) for probe in model_parameters(recipe).probes}
         assert probed == {
             "clean": ("data", "test"),
             "non-robust learning": ("non-robust", "test"),
@@ -180,17 +180,17 @@ def test_the_table_shows_the_named_pairs_and_all() -> None:
 
 def test_published_pairs_are_those_of_the_study() -> None:
     """Every published pair stands in the table of the CIFAR-10 study, under the same names."""
-    from robustfeatures.experiments.catalogue import experiment
+    from robustfeatures.experiments.catalogue import load_experiment
     from robustfeatures.pipeline.report.building import read_published
 
     study = read_study(REPOSITORY / "workflow" / "studies" / "feature-learning-cifar10.yaml")
     named = {f"{source} -> {target}" for source, target in study.experiments["D4"]["pairs"]}
-    published = read_published(experiment("D4"), study.published_setting)
+    published = read_published(load_experiment("D4"), study.published_setting)
     assert published is not None
     assert {row["pair"] for row in published["rows"]} == named
 
 
-def test_a_pair_that_is_not_there_is_told() -> None:
+def test_a_pair_that_is_not_there_is_reported() -> None:
     with pytest.raises(UserError, match=r"^experiments\.D4\.pairs: the data set has no two classes '0 -> 2'"):
         d4.table(d4_results(classes="01"))
 

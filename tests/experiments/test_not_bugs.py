@@ -1,4 +1,4 @@
-"""A3 to A11 and the controls: what they need, and their tables and claims from rows whose answer is known."""
+"""A3 to A11 and the controls: their needs, and their tables and claims from known rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def results(
 
 
 def verdicts(claims: list[Claim]) -> list[str]:
-    return [str(claim.judged()["verdict"]) for claim in claims]
+    return [str(claim.judge()["verdict"]) for claim in claims]
 
 
 def jitter(seed: int) -> float:
@@ -140,7 +140,7 @@ def test_a3_says_what_it_cannot_carry(study: Study, names: Any, changes: dict[st
         a3.needs(Pieces(study), a3.Settings(architectures=names, **changes))
 
 
-def evaluated(values: dict[tuple[str, ...], float], columns: tuple[str, ...], **fixed: Any) -> pd.DataFrame:
+def make_evaluations(values: dict[tuple[str, ...], float], columns: tuple[str, ...], **fixed: Any) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {**dict(zip(columns, key, strict=True)), "seed": seed, "accuracy": value + jitter(seed), **fixed}
@@ -157,9 +157,9 @@ def test_a4_splits_the_loss_of_robustness_in_two(study: Study) -> None:
         for test_set, accuracy in zip(a4.TEST_SETS, (77.0, 62.0, 48.0 if name == "D_R-noise" else 70.0), strict=True)
         for eps in (0.0, 0.25, 0.5)
     }
-    given = results(evaluations=evaluated(values, ("row", "test_set", "eps")))  # type: ignore[arg-type]
+    given = results(evaluations=make_evaluations(values, ("row", "test_set", "eps")))  # type: ignore[arg-type]
     claims = a4.claims(given)
-    assert [claim.judged()["value"] for claim in claims] == [15.0, -8.0, 15.0, 14.0]
+    assert [claim.judge()["value"] for claim in claims] == [15.0, -8.0, 15.0, 14.0]
     assert verdicts(claims) == ["held", "not held", "held", "held"]
     assert len(a4.table(given)) == 18
     assert len(a4.figure(given).get_axes()) == 1
@@ -187,7 +187,7 @@ def test_a6_compares_the_halves_of_the_training() -> None:
     given = results(histories=histories)
     claims = a6.claims(given)
     # The middle epoch of five is in neither half.
-    assert [claim.judged()["value"] for claim in claims] == [10.0, -30.0]
+    assert [claim.judge()["value"] for claim in claims] == [10.0, -30.0]
     assert verdicts(claims) == ["held", "not held"]
     table = a6.table(given).set_index(["row", "epochs"])["accuracy"]
     assert table["D_det-robust", "last"] == 40
@@ -201,7 +201,7 @@ def test_a8_names_what_it_tests_on(study: Study) -> None:
     assert {need.recipe.parameters.split for need in needs} == {"validation", "test"}  # type: ignore[union-attr]
     values = {(row, test_set): 30.0 for row in ("D", *a8.DERIVED_SETS) for test_set in ("D validation", "D test")}
     values["D_det", "D test"] = 9.0
-    rows = evaluated(values, ("row", "test_set"), label_shift=0, eps=0.0, classes=10)  # type: ignore[arg-type]
+    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, classes=10)  # type: ignore[arg-type]
     assert verdicts(a8.claims(results(settings, rows))) == ["held", "not held"]
     full = read_study(REPOSITORY / "workflow" / "studies" / "not-bugs-cifar10.yaml")
     fresh = [
@@ -220,9 +220,9 @@ def test_a11_judges_each_architecture_by_itself() -> None:
         for architecture in settings.architectures
         for eps in (0.0, 0.25)
     }
-    rows = evaluated(values, ("row", "architecture", "eps"))  # type: ignore[arg-type]
+    rows = make_evaluations(values, ("row", "architecture", "eps"))  # type: ignore[arg-type]
     claims = a11.claims(results(settings, rows))
-    assert [claim.judged()["value"] for claim in claims] == [35.0, 4.0, 4.5, -1.0, 1.0, 4.1]
+    assert [claim.judge()["value"] for claim in claims] == [35.0, 4.0, 4.5, -1.0, 1.0, 4.1]
     assert verdicts(claims) == ["held", "held", "held", "not held", "held", "held"]
 
 
@@ -237,10 +237,10 @@ def test_x1_takes_chance_from_what_leaks() -> None:
         ]
     )
     networks = {("D",): 99.0, ("D_rand",): 46.0, ("D_det",): 40.0}
-    evaluations = evaluated(networks, ("row",), eps=0.0, label_shift=0, classes=10)  # type: ignore[arg-type]
+    evaluations = make_evaluations(networks, ("row",), eps=0.0, label_shift=0, classes=10)  # type: ignore[arg-type]
     given = results(x1.Settings(), evaluations, measurements=measurements)
     claims = x1.claims(given)
-    assert [claim.judged()["value"] for claim in claims] == [20.0, 6.0, -2.0, -9.0, 0.21]
+    assert [claim.judge()["value"] for claim in claims] == [20.0, 6.0, -2.0, -9.0, 0.21]
     assert verdicts(claims) == ["held", "held", "not held", "not held", "held"]
     table = x1.table(given).set_index(["row", "features"])["accuracy"]
     assert table["D_rand", x1.LINEAR] == 30
@@ -274,7 +274,7 @@ def test_x5_counts_only_images_with_another_target() -> None:
     ]
     given = results(x5.Settings(), measurements=pd.DataFrame(rows))
     claims = x5.claims(given)
-    assert [claim.judged()["value"] for claim in claims] == [9.0, 9.0, -10.0, -10.0, 20.0, -10.0]
+    assert [claim.judge()["value"] for claim in claims] == [9.0, 9.0, -10.0, -10.0, 20.0, -10.0]
     assert verdicts(claims) == ["held", "held", "not held", "not held", "held", "not held"]
     table = x5.table(given).set_index(["row", "augmentation"])
     assert table.loc[("D_rand", "none"), "success"] == 99

@@ -1,4 +1,4 @@
-"""D1, D2, E1 and E2: the settings that studies give them, and what their pure functions make of known rows."""
+"""D1, D2, E1 and E2: their settings in studies, and their tables and claims from known rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def results(rows: list[dict[str, Any]], settings: object) -> Results:
 
 
 def verdicts(claims: Any) -> dict[str, object]:
-    return {claim.quantity: claim.judged()["verdict"] for claim in claims}
+    return {claim.quantity: claim.judge()["verdict"] for claim in claims}
 
 
 @pytest.mark.parametrize("study", ["theory", "digits-full"])
@@ -166,7 +166,7 @@ def test_cliffs_as_in_closed_form_grow_as_the_closed_forms_do() -> None:
     assert table.loc[(16, 100, ROBUST), "ratio"] == pytest.approx(2, rel=1e-4)
     assert table.loc[(64, 400, SUMMED), "ratio"] == pytest.approx((128 / 66) ** 0.5, rel=1e-4)
     judged = e2_robust_radius.claims(found)
-    assert [claim.quantity for claim in judged if claim.judged()["verdict"] == "not held"] == [
+    assert [claim.quantity for claim in judged if claim.judge()["verdict"] == "not held"] == [
         f"10 minus the distance of the exponent of k in the ratio of cliffs from 1/2, in hundredths, {SUMMED}"
     ]
     exponents = [claim.values[0] for claim in judged if OWN_CLASSES in claim.quantity and "exponent" in claim.quantity]

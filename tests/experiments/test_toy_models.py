@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from robustfeatures.experiments.catalogue import experiment
+from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.summaries import by_seed
+from robustfeatures.experiments.shared.summaries import select_by_seed
 from robustfeatures.pipeline.plan.canonical import plain
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Measurement
@@ -53,9 +53,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 SEEDS = (0, 1)
 
 
-def measured(identifier: str) -> Results:
+def measure_in_process(identifier: str) -> Results:
     """The results of an experiment in miniature, its measurements made in this process."""
-    found = experiment(identifier)
+    found = load_experiment(identifier)
     settings = validated(found.settings, SETTINGS[identifier], "here")
     frames = []
     for need in found.needs(Pieces(Study(title="", seeds=SEEDS, experiments={})), settings):
@@ -77,11 +77,11 @@ def measured(identifier: str) -> Results:
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Results]:
-    return {identifier: measured(identifier) for identifier in SETTINGS}
+    return {identifier: measure_in_process(identifier) for identifier in SETTINGS}
 
 
 def claims(identifier: str, found: Results) -> list[Claim]:
-    make = experiment(identifier).claims
+    make = load_experiment(identifier).claims
     assert make is not None
     return list(make(found))
 
@@ -89,17 +89,17 @@ def claims(identifier: str, found: Results) -> list[Claim]:
 def verdict(identifier: str, found: Results, sentence: str) -> object:
     """The verdict on the claim whose sentence begins so."""
     (claim,) = (claim for claim in claims(identifier, found) if claim.sentence.startswith(sentence))
-    return claim.judged()["verdict"]
+    return claim.judge()["verdict"]
 
 
 @pytest.mark.parametrize("identifier", SETTINGS)
 def test_tables_figures_and_claims_are_made(identifier: str, results: dict[str, Results]) -> None:
-    found, given = experiment(identifier), results[identifier]
+    found, given = load_experiment(identifier), results[identifier]
     assert found.table is not None
     table = found.table(given)
     quantities = [name for name in table.columns if f"{name}_std" in table.columns]
     assert quantities
-    assert not table.duplicated([name for name in table.columns if not _measured(name, quantities)]).any()
+    assert not table.duplicated([name for name in table.columns if not _is_measured(name, quantities)]).any()
     assert set(table["seeds"].dropna()) <= {0, len(SEEDS)}
     for claim in claims(identifier, given):
         assert len(claim.values) == len(SEEDS)
@@ -108,7 +108,7 @@ def test_tables_figures_and_claims_are_made(identifier: str, results: dict[str, 
     _assert_drawn(figure)
 
 
-def _measured(name: str, quantities: list[str]) -> bool:
+def _is_measured(name: str, quantities: list[str]) -> bool:
     return name == "seeds" or any(name.endswith(f"_{each}") or name.startswith(each) for each in quantities)
 
 
@@ -120,7 +120,7 @@ def _assert_drawn(figure: Figure) -> None:
     assert any(axes.get_ylabel() for axes in figure.axes) or any(part.get_supylabel() for part in parts)
 
 
-def test_a12_a_wrong_optimum_is_told(results: dict[str, Results]) -> None:
+def test_a12_a_wrong_optimum_is_reported(results: dict[str, Results]) -> None:
     given = results["A12"]
     rows = given.measurements.copy()
     assert verdict("A12", given, "Theorem 2: the robust covariance") == "held"
@@ -134,7 +134,7 @@ def test_a12_a_wrong_optimum_is_told(results: dict[str, Results]) -> None:
     assert verdict("A12", wrong, "Theorem 1: the adversary") == "not held"
 
 
-def test_a13_leaning_on_the_second_feature_is_told(results: dict[str, Results]) -> None:
+def test_a13_leaning_on_the_second_feature_is_reported(results: dict[str, Results]) -> None:
     given = results["A13"]
     assert verdict("A13", given, "Robust training forces") == "held"
     assert verdict("A13", given, "Any standard loss function learns an accurate") == "held"
@@ -153,7 +153,7 @@ def test_b6_each_threshold_is_judged_by_the_cells(results: dict[str, Results]) -
     derived = k >= threshold(p, eps, examples)
     printed = k >= printed_threshold(p, eps, examples, power=2)
     assert (derived != printed).any()
-    make = experiment("B6").table
+    make = load_experiment("B6").table
     assert make is not None
     for wins, right, other, disputed in ((derived, "derived", "printed", 100), (printed, "printed", "derived", 0)):
         final = (rows["row"] == "phase diagram") & (rows["step"] > 1)
@@ -169,7 +169,7 @@ def test_b6_each_threshold_is_judged_by_the_cells(results: dict[str, Results]) -
         assert table.set_index("examples")["closed_form"].notna().to_dict() == {20: True, 60: False}
 
 
-def test_b7_features_with_the_wrong_sign_are_told(results: dict[str, Results]) -> None:
+def test_b7_features_with_the_wrong_sign_are_reported(results: dict[str, Results]) -> None:
     given = results["B7"]
     rows = given.measurements.copy()
     signs = {"snout": -5.0, "dark eyes": 3.0, "odd first pixel": 1.0, "snout + pixel": -4.0, "-snout + pixel": 6.0}
@@ -183,7 +183,7 @@ def test_b7_features_with_the_wrong_sign_are_told(results: dict[str, Results]) -
     assert verdict("B7", eyes, "The network learns -f1 + f3") == "held"
 
 
-def test_c8_a_broken_bound_is_told(results: dict[str, Results]) -> None:
+def test_c8_a_broken_bound_is_reported(results: dict[str, Results]) -> None:
     given = results["C8"]
     assert verdict("C8", given, "Theorem 2.1") == "held"
     assert verdict("C8", given, "Theorem 2.2: the adversarially trained SVM") == "held"
@@ -196,10 +196,10 @@ def test_c8_a_broken_bound_is_told(results: dict[str, Results]) -> None:
 
 
 def test_c8_shows_the_bound_that_the_paper_names(results: dict[str, Results]) -> None:
-    make = experiment("C8").table
+    make = load_experiment("C8").table
     assert make is not None
     table = make(results["C8"])
     bounds = table[table["source"] == "bound of Theorem 2.1"].set_index("classifier")["accuracy"]
     assert bounds.to_dict() == {"any of standard accuracy 99 %": 19.0, "any of standard accuracy 96 %": 76.0}
-    x1 = by_seed(results["C8"].measurements, value="robust", classifier="mixture", parameter=0.0)
+    x1 = select_by_seed(results["C8"].measurements, value="robust", classifier="mixture", parameter=0.0)
     assert list(x1) == pytest.approx([0.95, 0.95])

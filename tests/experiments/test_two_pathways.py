@@ -1,4 +1,4 @@
-"""B1 to B5: what they read off histories and evaluations, on numbers whose answer is known."""
+"""B1 to B5: their tables and claims from known histories and evaluations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def results(settings: Any, histories: pd.DataFrame | None = None, evaluations: p
 
 
 def verdicts(claims: list[Any]) -> list[object]:
-    return [claim.judged()["verdict"] for claim in claims]
+    return [claim.judge()["verdict"] for claim in claims]
 
 
 def curves() -> pd.DataFrame:
@@ -163,10 +163,10 @@ def test_b3_finds_the_crossing_of_its_longest_series() -> None:
         {"D": lambda decay, seed: 4e4 * decay + seed, "D_shift": lambda decay, seed: 100 - 4e4 * decay + seed}
     )
     given = results(b3.Settings(grid="any"), rows.assign(row=[f"cell-{number}" for number in range(len(rows))]))
-    line = b3.series(given)
+    line = b3.select_series(given)
     assert set(line["augmentation"]) == {"no"}
     assert sorted(line["weight_decay"].unique()) == [0.0, 1e-3, 2e-3, 3e-3]
-    crossing, low, high = b3.crossing_of(line)
+    crossing, low, high = b3.find_crossing(line)
     assert (crossing, low, high) == pytest.approx((1.25e-3, 1.25e-3, 1.25e-3))
     pathway_2, pathway_1, sharp = b3.claims(given)
     assert verdicts([pathway_2, pathway_1, sharp]) == ["held", "held", "not held"]

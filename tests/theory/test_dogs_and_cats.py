@@ -16,13 +16,13 @@ from robustfeatures.theory.dogs_and_cats import (
     PIXEL,
     SNOUT,
     Pets,
-    drawn,
-    effects,
-    masks,
-    read,
-    trained,
-    training_sets,
-    usefulness,
+    draw_pets,
+    feature_masks,
+    make_training_sets,
+    measure_effects,
+    measure_usefulness,
+    read_features,
+    train_network,
 )
 from robustfeatures.training.settings import Training
 
@@ -32,50 +32,50 @@ TRAINING = Training(epochs=20, batch_size=50, learning_rate=0.05, weight_decay=5
 
 @pytest.fixture(scope="module")
 def pets() -> Pets:
-    return drawn(np.random.default_rng(0), 500, AGREEMENT, NOISE)
+    return draw_pets(np.random.default_rng(0), 500, AGREEMENT, NOISE)
 
 
 @pytest.fixture(scope="module")
 def reference(pets: Pets) -> Network:
-    return trained(pets.images(AMPLITUDES), pets.labels, TRAINING, 16, seed=7)[0]
+    return train_network(pets.images(AMPLITUDES), pets.labels, TRAINING, 16, seed=7)[0]
 
 
 def test_features_agree_with_the_label_as_often_as_they_should() -> None:
-    many = drawn(np.random.default_rng(1), 20_000, AGREEMENT, 0.0)
+    many = draw_pets(np.random.default_rng(1), 20_000, AGREEMENT, 0.0)
     share = (many.features == many.labels[:, None]).mean(axis=0)
     assert share == pytest.approx(AGREEMENT, abs=5 / (2 * math.sqrt(20_000)))
     assert set(np.unique(many.labels)) == {-1, 1}
 
 
 def test_patches_do_not_overlap() -> None:
-    assert (np.abs(masks()).sum(axis=0) <= 1).all()
+    assert (np.abs(feature_masks()).sum(axis=0) <= 1).all()
 
 
 def test_features_are_read_as_they_were_drawn(pets: Pets) -> None:
     """The mean of m pixels of noise has the standard deviation noise / (amplitude sqrt(m))."""
-    areas = np.abs(masks()).sum(axis=(1, 2))
+    areas = np.abs(feature_masks()).sum(axis=(1, 2))
     deviation = NOISE / (np.array(AMPLITUDES) * np.sqrt(areas))
-    difference = read(pets.images(AMPLITUDES), AMPLITUDES) - pets.features
+    difference = read_features(pets.images(AMPLITUDES), AMPLITUDES) - pets.features
     assert (np.abs(difference) < 5 * deviation).all()
-    clean = drawn(np.random.default_rng(2), 20, AGREEMENT, 0.0)
-    assert read(clean.images(AMPLITUDES), AMPLITUDES) == pytest.approx(clean.features, abs=1e-6)
+    clean = draw_pets(np.random.default_rng(2), 20, AGREEMENT, 0.0)
+    assert read_features(clean.images(AMPLITUDES), AMPLITUDES) == pytest.approx(clean.features, abs=1e-6)
 
 
 def test_robust_usefulness_is_the_least_over_the_ball(pets: Pets) -> None:
     """Each feature is linear, so the worst image of the ball is a corner: written out here for each of them."""
     images, labels = pets.images(AMPLITUDES), pets.labels
-    found = usefulness(read(images, AMPLITUDES), labels, AMPLITUDES, EPS)
+    found = measure_usefulness(read_features(images, AMPLITUDES), labels, AMPLITUDES, EPS)
     directions = {name: np.eye(3)[number] for number, name in enumerate(FEATURES)}
     directions |= {"snout + pixel": np.array([1, 0, 1]), "-snout + pixel": np.array([-1, 0, 1])}
     for name, weights in directions.items():
-        gradient = np.einsum("f,fhw->hw", weights, masks())
+        gradient = np.einsum("f,fhw->hw", weights, feature_masks())
         corner = torch.from_numpy(-EPS * labels[:, None, None] * np.sign(gradient))[:, None]
-        worst = read(images.double() + corner, AMPLITUDES) @ weights
+        worst = read_features(images.double() + corner, AMPLITUDES) @ weights
         assert found[name][1] == pytest.approx((labels * worst).mean(), abs=1e-9)
 
 
 def test_the_four_features_are_of_the_kinds_of_table_1(pets: Pets) -> None:
-    found = usefulness(pets.features, pets.labels, AMPLITUDES, EPS)
+    found = measure_usefulness(pets.features, pets.labels, AMPLITUDES, EPS)
     assert found["snout"][0] > 0 < found["snout"][1]
     assert found["dark eyes"][0] > 0.5
     assert found["dark eyes"][1] < 0
@@ -87,7 +87,7 @@ def test_the_four_features_are_of_the_kinds_of_table_1(pets: Pets) -> None:
 
 
 def test_flipped_pairs_stay_in_the_ball(pets: Pets, reference: Network) -> None:
-    sets = training_sets(pets, reference, AMPLITUDES, EPS)
+    sets = make_training_sets(pets, reference, AMPLITUDES, EPS)
     clean = sets["D"][0]
     for name, (images, labels) in sets.items():
         assert (images - clean).abs().max() <= EPS + 1e-6
@@ -95,16 +95,16 @@ def test_flipped_pairs_stay_in_the_ball(pets: Pets, reference: Network) -> None:
     eyes, pixel = (sets[f"{part} set to the new label"] for part in ("eyes", "pixel"))
     # Half of the eyes change, by twice their amplitude, and nothing else does.
     changed = (eyes[0] - clean)[:, 0].numpy() != 0
-    assert not changed[:, masks()[EYES] == 0].any()
+    assert not changed[:, feature_masks()[EYES] == 0].any()
     assert changed[pets.features[:, EYES] == pets.labels].any(axis=(1, 2)).all()
     assert not changed[pets.features[:, EYES] != pets.labels].any()
-    combined = usefulness(read(pixel[0], AMPLITUDES), pixel[1], AMPLITUDES, EPS)
+    combined = measure_usefulness(read_features(pixel[0], AMPLITUDES), pixel[1], AMPLITUDES, EPS)
     assert 0 < combined["snout + pixel"][0] < combined["-snout + pixel"][0]
 
 
 def test_effects_of_a_network_that_is_known() -> None:
     """A network whose hidden units pass a linear score on: the effects are its weights times the amplitudes."""
-    weights = 3.0 * masks()[SNOUT] + 2.0 * masks()[EYES] - 1.0 * masks()[PIXEL]
+    weights = 3.0 * feature_masks()[SNOUT] + 2.0 * feature_masks()[EYES] - 1.0 * feature_masks()[PIXEL]
     known = two_layer_relu(num_classes=2, image_shape=(1, 8, 8), width=4)
     hidden, head = known.features[1], known.head
     with torch.no_grad():
@@ -114,22 +114,22 @@ def test_effects_of_a_network_that_is_known() -> None:
         # Never cut off by the ReLU.
         hidden.bias[0] = 100.0
         head.weight[1, 0] = 1.0
-    silent = drawn(np.random.default_rng(3), 20, AGREEMENT, 0.0)
-    areas = np.abs(masks()).sum(axis=(1, 2))
+    silent = draw_pets(np.random.default_rng(3), 20, AGREEMENT, 0.0)
+    areas = np.abs(feature_masks()).sum(axis=(1, 2))
     expected = np.array([3.0, 2.0, -1.0]) * areas * np.array(AMPLITUDES)
-    found = effects(known, silent, AMPLITUDES)
+    found = measure_effects(known, silent, AMPLITUDES)
     assert [found[name] for name in FEATURES] == pytest.approx(expected, abs=1e-4)
     assert found["snout + pixel"] == pytest.approx(expected[0] + expected[2], abs=1e-4)
     assert found["-snout + pixel"] == pytest.approx(-expected[0] + expected[2], abs=1e-4)
 
 
 def test_networks_recover_what_section_2_predicts(pets: Pets, reference: Network) -> None:
-    sets = training_sets(pets, reference, AMPLITUDES, EPS)
-    test = drawn(np.random.default_rng(4), 500, AGREEMENT, NOISE)
+    sets = make_training_sets(pets, reference, AMPLITUDES, EPS)
+    test = draw_pets(np.random.default_rng(4), 500, AGREEMENT, NOISE)
     learned = {}
     for name in ("D", "eyes set to the new label", "pixel set to the new label"):
-        network, _ = trained(*sets[name], TRAINING, 16, seed=1)
-        learned[name] = effects(network, test, AMPLITUDES)
+        network, _ = train_network(*sets[name], TRAINING, 16, seed=1)
+        learned[name] = measure_effects(network, test, AMPLITUDES)
     # Snout, dark eyes and odd pixel speak for a dog.
     assert all(learned["D"][feature] > 0 for feature in FEATURES)
     eyes, pixel = learned["eyes set to the new label"], learned["pixel set to the new label"]

@@ -13,27 +13,27 @@ from robustfeatures.theory.feature_averaging import (
     Network,
     Task,
     accuracy,
-    clusters_of,
+    cluster_indices,
+    draw_initial_weights,
+    gradient_descent,
     sides,
-    start,
-    train,
-    trained,
+    train_networks,
 )
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
 
 SAMPLES, DIMENSION, STEPS, RATE = 24, 40, 12, 0.05
 
 
-def drawn(tasks: list[Task], seed: int = 0) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+def draw_start(tasks: list[Task], seed: int = 0) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(SAMPLES, DIMENSION, generator=generator, dtype=torch.float64)
-    return noise, [start(task, DIMENSION, 0.1, generator, torch.float64) for task in tasks]
+    return noise, [draw_initial_weights(task, DIMENSION, 0.1, generator, torch.float64) for task in tasks]
 
 
 def points(noise: Tensor, clusters: int) -> Tensor:
     """The centres sqrt(d) e_j in turns, plus noise."""
     centres = math.sqrt(noise.shape[1]) * torch.eye(clusters, noise.shape[1], dtype=noise.dtype)
-    return centres[clusters_of(len(noise), clusters)] + noise
+    return centres[cluster_indices(len(noise), clusters)] + noise
 
 
 def two_class_loss(weights: Tensor, biases: Tensor, x: Tensor, signs: Tensor, neurons: int) -> Tensor:
@@ -51,11 +51,11 @@ def k_class_loss(weights: Tensor, x: Tensor, labels: Tensor, neurons: int) -> Te
 def test_networks_trained_together_follow_autograd() -> None:
     """Two networks of other k share one product per step; each must take the steps that autograd takes alone."""
     tasks = [Task(TWO_CLASSES, 4, 3), Task(K_CLASSES, 6, 2)]
-    noise, starts = drawn(tasks)
-    two, many = train(noise, tasks, starts, learning_rate=RATE, steps=STEPS)
+    noise, starts = draw_start(tasks)
+    two, many = gradient_descent(noise, tasks, starts, learning_rate=RATE, steps=STEPS)
 
     weights, biases = (tensor.clone().requires_grad_() for tensor in starts[0])
-    clusters = clusters_of(SAMPLES, 4)
+    clusters = cluster_indices(SAMPLES, 4)
     signs = torch.where(clusters < 2, 1.0, -1.0).double()
     for _ in range(STEPS):
         loss = two_class_loss(weights, biases, points(noise, 4), signs, 3)
@@ -69,7 +69,9 @@ def test_networks_trained_together_follow_autograd() -> None:
 
     weights = starts[1][0].clone().requires_grad_()
     for _ in range(STEPS):
-        (gradient,) = torch.autograd.grad(k_class_loss(weights, points(noise, 6), clusters_of(SAMPLES, 6), 2), weights)
+        (gradient,) = torch.autograd.grad(
+            k_class_loss(weights, points(noise, 6), cluster_indices(SAMPLES, 6), 2), weights
+        )
         weights = (weights - RATE * gradient).detach().requires_grad_()
     torch.testing.assert_close(many.weights, weights.detach(), rtol=1e-10, atol=1e-12)
     assert torch.equal(many.biases, torch.zeros(12, dtype=torch.float64))
@@ -79,10 +81,10 @@ def test_networks_trained_together_follow_autograd() -> None:
 def test_lambda_is_what_the_weights_hold_of_each_centre() -> None:
     """n < d, so W - W_0 = A^T X has one A, and lambda_j is its sum over cluster j."""
     task = Task(TWO_CLASSES, 4, 3)
-    noise, starts = drawn([task])
-    (network,) = train(noise, [task], starts, learning_rate=RATE, steps=STEPS)
+    noise, starts = draw_start([task])
+    (network,) = gradient_descent(noise, [task], starts, learning_rate=RATE, steps=STEPS)
     combination = torch.linalg.lstsq(points(noise, 4).T, (network.weights - starts[0][0]).T).solution
-    clusters = clusters_of(SAMPLES, 4)
+    clusters = cluster_indices(SAMPLES, 4)
     expected = torch.stack([combination[clusters == j].sum(dim=0) for j in range(4)], dim=1)
     torch.testing.assert_close(network.coefficients, expected, rtol=1e-8, atol=1e-10)
 
@@ -99,7 +101,9 @@ def test_without_noise_lambda_obeys_a_scalar_recursion() -> None:
     own_side = side[None] == torch.tensor([0, 1]).repeat_interleave(neurons)[:, None]
     weights = torch.zeros(2 * neurons, DIMENSION, dtype=torch.float64)
     weights[:, :clusters] = small * (2 * own_side.double() - 1)
-    (network,) = train(noise, [two], [(weights, torch.zeros(6, dtype=torch.float64))], learning_rate=RATE, steps=steps)
+    (network,) = gradient_descent(
+        noise, [two], [(weights, torch.zeros(6, dtype=torch.float64))], learning_rate=RATE, steps=steps
+    )
     coefficient = bias = 0.0
     for _ in range(steps):
         z = small * math.sqrt(DIMENSION) + DIMENSION * coefficient + bias
@@ -113,7 +117,7 @@ def test_without_noise_lambda_obeys_a_scalar_recursion() -> None:
     diagonal = torch.eye(clusters, dtype=torch.float64).repeat_interleave(neurons, dim=0)
     weights = torch.zeros(clusters * neurons, DIMENSION, dtype=torch.float64)
     weights[:, :clusters] = small * (2 * diagonal - 1)
-    (network,) = train(noise, [many], [(weights, torch.zeros(12))], learning_rate=RATE, steps=steps)
+    (network,) = gradient_descent(noise, [many], [(weights, torch.zeros(12))], learning_rate=RATE, steps=steps)
     coefficient = 0.0
     for _ in range(steps):
         z = small * math.sqrt(DIMENSION) + DIMENSION * coefficient
@@ -127,8 +131,8 @@ def test_one_neuron_is_dead_at_the_start_as_often_as_exchangeability_says() -> N
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(trials, dimension, generator=generator)
     noise = torch.randn(trials, own, dimension, generator=generator)
-    products = torch.einsum("td,tnd->tn", weights, noise) + math.sqrt(dimension) * weights[:, :1]
-    share = float((products < 0).all(dim=1).float().mean())
+    preactivations = torch.einsum("td,tnd->tn", weights, noise) + math.sqrt(dimension) * weights[:, :1]
+    share = float((preactivations < 0).all(dim=1).float().mean())
     probability = 1 / (own + 1)
     assert share == pytest.approx(probability, abs=4 * math.sqrt(probability * (1 - probability) / trials) + 0.005)
 
@@ -136,7 +140,9 @@ def test_one_neuron_is_dead_at_the_start_as_often_as_exchangeability_says() -> N
 @pytest.fixture(scope="module")
 def networks() -> tuple[Network, Network]:
     tasks = [Task(TWO_CLASSES, 4, 5), Task(K_CLASSES, 4, 5)]
-    two, many = trained(tasks, dimension=1000, samples=400, deviation=1e-5, learning_rate=1e-3, steps=100, seed=1)
+    two, many = train_networks(
+        tasks, dimension=1000, samples=400, deviation=1e-5, learning_rate=1e-3, steps=100, seed=1
+    )
     return two, many
 
 

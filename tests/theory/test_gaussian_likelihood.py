@@ -9,17 +9,17 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from robustfeatures.theory.gaussian_likelihood import (
+    ascend,
     descend,
-    learned_from_examples,
+    learn_from_examples,
     least_cosine,
-    least_vulnerability,
     multiplier,
     multiplier_bounds,
     penalised_gain,
     population_distances,
     robust_variances,
-    searched_cosine,
-    strengthened,
+    search_least_cosine,
+    search_least_vulnerability,
     vulnerability,
 )
 
@@ -47,7 +47,7 @@ def test_theorem_1_on_drawn_examples() -> None:
 
 def test_theorem_1_is_least_at_the_identity() -> None:
     start = np.array([0.3, 0.5, 1.0, 2.2])
-    least, where = least_vulnerability(start, penalty=5.0)
+    least, where = search_least_vulnerability(start, penalty=5.0)
     assert where == pytest.approx(np.full(4, 1.0), rel=1e-4)
     assert least == pytest.approx(vulnerability(np.full(4, 1.0), 5.0), rel=1e-8)
     assert least < vulnerability(start, 5.0)
@@ -58,7 +58,7 @@ def test_an_adversary_without_a_bound_is_refused() -> None:
         vulnerability(np.array([0.25, 1.0]), 4.0)
 
 
-def ended(truth: Tensor, spread: Tensor, radii: float | list[float], *, steps: int) -> tuple[Tensor, Tensor]:
+def train_to_end(truth: Tensor, spread: Tensor, radii: float | list[float], *, steps: int) -> tuple[Tensor, Tensor]:
     """Mean and variances where gradient descent on the robust likelihood ends, begun at a mean of zero."""
     start = torch.zeros_like(truth), spread.sqrt()
     eps = torch.tensor(radii, dtype=torch.float64)
@@ -69,7 +69,7 @@ def ended(truth: Tensor, spread: Tensor, radii: float | list[float], *, steps: i
 def test_theorem_2_is_where_adversarial_training_ends(variances: np.ndarray) -> None:
     radii = [0.05, 0.7, 5.0]
     truth = torch.linspace(-1.0, 2.0, len(variances), dtype=torch.float64).expand(3, -1)
-    mean, learned = ended(truth, torch.from_numpy(variances).expand(3, -1), radii, steps=600)
+    mean, learned = train_to_end(truth, torch.from_numpy(variances).expand(3, -1), radii, steps=600)
     assert mean.numpy() == pytest.approx(truth.numpy(), abs=1e-6)
     for row, eps in enumerate(radii):
         assert learned[row].numpy() == pytest.approx(robust_variances(variances, eps), rel=1e-6)
@@ -80,7 +80,7 @@ def test_a_strong_adversary_in_many_dimensions_throws_nothing_off() -> None:
     generator = np.random.default_rng(2)
     variances = np.array([0.1, 10.0, *np.exp(generator.uniform(np.log(0.1), np.log(10.0), 128))[2:]])
     truth, eps = torch.from_numpy(generator.normal(size=128)), np.sqrt(128.0)
-    mean, learned = ended(truth, torch.from_numpy(variances), eps, steps=800)
+    mean, learned = train_to_end(truth, torch.from_numpy(variances), eps, steps=800)
     np.testing.assert_allclose(mean.numpy(), truth.numpy(), atol=1e-6)
     np.testing.assert_allclose(learned.numpy(), robust_variances(variances, eps), rtol=1e-6)
 
@@ -127,7 +127,7 @@ def test_the_multiplier_grows_like_one_over_eps() -> None:
 @pytest.mark.parametrize("variances", SPECTRA)
 def test_theorem_3_robust_gradients_align_better(variances: np.ndarray) -> None:
     start = np.random.default_rng(1).normal(size=len(variances))
-    assert searched_cosine(variances, start) == pytest.approx(least_cosine(variances), abs=1e-8)
+    assert search_least_cosine(variances, start) == pytest.approx(least_cosine(variances), abs=1e-8)
     cosines = [least_cosine(robust_variances(variances, eps)) for eps in (0.0, 0.1, 1.0, 10.0)]
     if variances.min() < variances.max():
         assert cosines == sorted(set(cosines))
@@ -141,7 +141,7 @@ def test_the_adversary_of_an_example_is_the_best() -> None:
     variances = torch.tensor([[2.0, 0.5]], dtype=torch.float64)
     found = torch.ones_like(distances)
     for _ in range(40):
-        found = strengthened(found, distances, variances, torch.tensor(0.7, dtype=torch.float64))
+        found = ascend(found, distances, variances, torch.tensor(0.7, dtype=torch.float64))
     angles = torch.linspace(0, 2 * np.pi, 100_001, dtype=torch.float64)
     circle = 0.7 * torch.stack([angles.cos(), angles.sin()], dim=1)
     best = (((distances[:, None] + circle) ** 2) / variances).sum(dim=2).max(dim=1).values
@@ -151,19 +151,19 @@ def test_the_adversary_of_an_example_is_the_best() -> None:
 
 def test_against_single_examples_in_one_dimension() -> None:
     """There every example moves by eps away from the mean: the variance is E(|v| + eps)^2."""
-    drawn = np.random.default_rng(2).normal(size=(3000, 1)) * 2.0
-    drawn = np.concatenate([drawn, -drawn])
-    mean, learned = learned_from_examples(drawn, 0.5, steps=100, rate=0.5)
+    samples = np.random.default_rng(2).normal(size=(3000, 1)) * 2.0
+    samples = np.concatenate([samples, -samples])
+    mean, learned = learn_from_examples(samples, 0.5, steps=100, rate=0.5)
     assert mean == pytest.approx([0.0], abs=1e-9)
-    assert learned == pytest.approx([((np.abs(drawn) + 0.5) ** 2).mean()], rel=1e-9)
+    assert learned == pytest.approx([((np.abs(samples) + 0.5) ** 2).mean()], rel=1e-9)
 
 
 def test_single_examples_come_near_the_linear_adversary_in_high_dimension() -> None:
     """Section E.3.3: the norm of Mv concentrates, so the two problems draw together as d grows."""
     gaps = []
     for dimension in (1, 8, 64):
-        drawn = np.random.default_rng(dimension).normal(size=(500, dimension))
+        samples = np.random.default_rng(dimension).normal(size=(500, dimension))
         eps = 0.5 * np.sqrt(dimension)
-        _, learned = learned_from_examples(drawn, eps, steps=60, rate=0.5)
-        gaps.append(abs(learned.sum() / robust_variances(drawn.var(axis=0), eps).sum() - 1))
+        _, learned = learn_from_examples(samples, eps, steps=60, rate=0.5)
+        gaps.append(abs(learned.sum() / robust_variances(samples.var(axis=0), eps).sum() - 1))
     assert gaps[0] > 2 * gaps[1] > 4 * gaps[2]

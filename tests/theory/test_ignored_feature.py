@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from robustfeatures.theory.ignored_feature import (
     LOSSES,
     accuracies,
-    fitted,
-    largest_margin,
+    fit,
+    fit_largest_margin,
     least_margin,
     sample,
 )
@@ -41,12 +41,12 @@ def test_the_logistic_fit_is_scikit_learns(signed: np.ndarray) -> None:
     labels = np.repeat([1, -1], len(signed))
     model = LogisticRegression(C=1 / (penalty * len(labels)), fit_intercept=False, tol=1e-10)
     model.fit(np.concatenate([signed, -signed]), labels)
-    assert fitted(signed, "logistic", 0.0, penalty) == pytest.approx(model.coef_[0], rel=1e-4)
+    assert fit(signed, "logistic", 0.0, penalty) == pytest.approx(model.coef_[0], rel=1e-4)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_standard_losses_are_accurate_and_not_robust(loss: str, signed: np.ndarray) -> None:
-    weights = fitted(signed, loss, 0.0, 1e-3)
+    weights = fit(signed, loss, 0.0, 1e-3)
     found = accuracies(weights, sample(np.random.default_rng(1), 20_000, LOW, HIGH), EPS)
     assert found["clean"] == 1
     assert found["linf"] < 1
@@ -55,7 +55,7 @@ def test_standard_losses_are_accurate_and_not_robust(loss: str, signed: np.ndarr
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_robust_training_ignores_the_second_feature(loss: str, signed: np.ndarray) -> None:
-    weights = fitted(signed, loss, EPS, 1e-3)
+    weights = fit(signed, loss, EPS, 1e-3)
     assert weights[0] > 0
     assert weights[1] == 0
     assert least_margin(weights, LOW, HIGH, EPS) == pytest.approx(LOW[0] - EPS)
@@ -65,7 +65,7 @@ def test_robust_training_ignores_the_second_feature(loss: str, signed: np.ndarra
 
 def test_the_robust_fit_beats_a_grid(signed: np.ndarray) -> None:
     """No weights on a grid have a smaller robust logistic loss."""
-    weights = fitted(signed, "logistic", EPS, 1e-2)
+    weights = fit(signed, "logistic", EPS, 1e-2)
 
     def objective(candidate: np.ndarray) -> float:
         worst = signed @ candidate - EPS * np.abs(candidate).sum()
@@ -78,7 +78,7 @@ def test_the_robust_fit_beats_a_grid(signed: np.ndarray) -> None:
 def test_the_largest_margin_is_not_robust_in_linf() -> None:
     """It points at the corner that is nearest to the other class: (low1, low2), exactly, for a corner in the sample."""
     corner = np.concatenate([[LOW], sample(np.random.default_rng(0), 200, LOW, HIGH)])
-    weights = largest_margin(corner)
+    weights = fit_largest_margin(corner)
     assert weights / weights[0] == pytest.approx(np.array(LOW) / LOW[0], rel=1e-4)
     assert least_margin(weights, LOW, HIGH, EPS) < 0
     # In L2 it is the most robust of all: its margin exceeds that of (1, 0).

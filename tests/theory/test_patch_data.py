@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from robustfeatures.theory.patch_constants import PatchConstants
-from robustfeatures.theory.patch_data import draw, features, only, other_classes, plant, swap
+from robustfeatures.theory.patch_data import (
+    draw,
+    draw_other_classes,
+    features,
+    keep_patches,
+    plant_features,
+    replace_features,
+)
 from tests.theory.settings import SMALL
 
 
@@ -67,10 +74,10 @@ def test_assumption_2_3_holds_for_what_is_drawn() -> None:
 
 def test_perturbations_stay_in_the_ball_and_touch_what_they_say() -> None:
     data = draw(SMALL, 100, generator())
-    targets = other_classes(data.labels, SMALL.classes, generator(1))
+    targets = draw_other_classes(data.labels, SMALL.classes, generator(1))
     assert (targets != data.labels).all()
     assert set(targets.tolist()) == {0, 1, 2}
-    replaced, planted = swap(data, SMALL, targets), plant(data, SMALL, targets)
+    replaced, planted = replace_features(data, SMALL, targets), plant_features(data, SMALL, targets)
     for change in (replaced, planted):
         assert change.norm(dim=2).max() <= SMALL.radius * (1 + 1e-6)
         assert (change[data.robust] == 0).all()
@@ -86,7 +93,7 @@ def test_perturbations_stay_in_the_ball_and_touch_what_they_say() -> None:
 def test_a_representative_holds_one_kind_of_feature() -> None:
     data = draw(replace(SMALL, noise=0.0), 20, generator())
     robust, non_robust = features(SMALL, data.points)
-    alone = only(data.points, data.robust)
+    alone = keep_patches(data.points, data.robust)
     assert (alone @ non_robust.T == 0).all()
     torch.testing.assert_close((alone @ robust.T).sum(dim=(1, 2)), (data.coefficients * data.robust).sum(dim=1))
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from robustfeatures.theory.patch_data import draw, other_classes, plant
-from robustfeatures.theory.patch_minima import MINIMA, hand_built, measure, noiseless_risk, planting_ratio
+from robustfeatures.theory.patch_data import draw, draw_other_classes, plant_features
+from robustfeatures.theory.patch_minima import MINIMA, build_minimum, measure, noiseless_risk, planting_ratio
 from robustfeatures.theory.patch_network import activation, logits, loss_and_gradient
 from tests.runs import MemoryRun
 from tests.theory.settings import SMALL
@@ -23,7 +23,7 @@ def test_the_risk_has_the_closed_form_and_vanishes(minimum: str) -> None:
     data = draw(QUIET, 20, torch.Generator().manual_seed(0), torch.float64)
     risks = []
     for gamma in (0.1, 1.0, 3.0, 30.0):
-        weights = hand_built(QUIET, minimum, gamma, data.points)
+        weights = build_minimum(QUIET, minimum, gamma, data.points)
         risk, _ = loss_and_gradient(weights, data.points, data.labels, activation(QUIET))
         assert float(risk) == pytest.approx(noiseless_risk(QUIET, minimum, gamma), rel=1e-9, abs=1e-15)
         risks.append(float(risk))
@@ -38,11 +38,11 @@ def test_planted_features_outweigh_the_own_ones_at_every_scale() -> None:
     """F_j >= ratio F_y for every gamma, with equality where all products are in the polynomial part."""
     assert planting_ratio(QUIET) > QUIET.ratios()["non-robust features are denser"] > 1
     data = draw(QUIET, 20, torch.Generator().manual_seed(0), torch.float64)
-    targets = other_classes(data.labels, QUIET.classes, torch.Generator().manual_seed(1))
-    moved = data.points + plant(data, QUIET, targets)
+    targets = draw_other_classes(data.labels, QUIET.classes, torch.Generator().manual_seed(1))
+    moved = data.points + plant_features(data, QUIET, targets)
     rows = torch.arange(20)
     for gamma in (1e-3, 0.1, 1.0, 3.0, 100.0):
-        outputs = logits(hand_built(QUIET, "robust", gamma, moved), moved, activation(QUIET))
+        outputs = logits(build_minimum(QUIET, "robust", gamma, moved), moved, activation(QUIET))
         ratio = outputs[rows, targets] / outputs[rows, data.labels]
         assert (ratio >= planting_ratio(QUIET) * (1 - 1e-9)).all()
         if gamma <= 1:

@@ -11,17 +11,17 @@ from torch.nn.functional import cross_entropy
 
 from robustfeatures.theory.patch_data import Patches, draw
 from robustfeatures.theory.patch_network import (
-    SmoothedRelu,
+    SmoothedReLU,
     accuracy,
     activation,
     class_gradient,
-    clipped,
+    clip,
     logits,
     loss_and_gradient,
     one_step,
     pgd,
 )
-from robustfeatures.theory.patch_training import initial_weights
+from robustfeatures.theory.patch_training import draw_initial_weights
 from tests.theory.settings import SMALL
 
 RELU = activation(SMALL)
@@ -49,12 +49,12 @@ def data() -> Patches:
 @pytest.fixture
 def weights() -> Tensor:
     """Large enough that products fall on every piece of the activation."""
-    return 12 * initial_weights(SMALL, torch.Generator().manual_seed(1), torch.float64)
+    return 12 * draw_initial_weights(SMALL, torch.Generator().manual_seed(1), torch.float64)
 
 
 @pytest.mark.parametrize(("exponent", "threshold"), [(2, 1.0), (3, 0.5), (4, 2.0)])
 def test_smoothed_relu(exponent: int, threshold: float) -> None:
-    relu = SmoothedRelu(exponent, threshold)
+    relu = SmoothedReLU(exponent, threshold)
     z = torch.linspace(-1, 5, 601, dtype=torch.float64).requires_grad_()
     middle = z.clamp(min=0) ** exponent / (exponent * threshold ** (exponent - 1))
     expected = torch.where(z > threshold, z - (1 - 1 / exponent) * threshold, middle)
@@ -64,10 +64,10 @@ def test_smoothed_relu(exponent: int, threshold: float) -> None:
 
 
 def test_logits_and_gradients(data: Patches, weights: Tensor) -> None:
-    products = data.points @ weights.flatten(0, 1).T
-    assert (products < 0).any()
-    assert ((products > 0) & (products < SMALL.threshold)).any()
-    assert (products > SMALL.threshold).any()
+    preactivations = data.points @ weights.flatten(0, 1).T
+    assert (preactivations < 0).any()
+    assert ((preactivations > 0) & (preactivations < SMALL.threshold)).any()
+    assert (preactivations > SMALL.threshold).any()
     torch.testing.assert_close(logits(weights, data.points, RELU), plain_logits(weights, data.points))
     at = weights.clone().requires_grad_()
     expected = cross_entropy(plain_logits(at, data.points), data.labels)
@@ -85,9 +85,9 @@ def test_clipping_is_the_projection_of_each_patch() -> None:
     change = (
         torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.1, 1.0, 5.0, 0.0])[:, None]
     )
-    for norm_before, patch in zip(change.norm(dim=2).flatten(), clipped(change, 0.7).flatten(0, 1), strict=True):
+    for norm_before, patch in zip(change.norm(dim=2).flatten(), clip(change, 0.7).flatten(0, 1), strict=True):
         assert float(patch.norm()) == pytest.approx(min(float(norm_before), 0.7), rel=1e-5)
-    torch.testing.assert_close(clipped(change, 100.0), change)
+    torch.testing.assert_close(clip(change, 100.0), change)
 
 
 def test_attacks_stay_in_the_ball_and_lower_the_margin(data: Patches, weights: Tensor) -> None:

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from robustfeatures.theory.patch_data import draw, features
 from robustfeatures.theory.patch_network import activation, logits
-from robustfeatures.theory.patch_training import correlations, descend, initial_weights, measure
+from robustfeatures.theory.patch_training import correlations, draw_initial_weights, measure, train_step
 from tests.runs import MemoryRun
 from tests.theory.settings import SMALL
 
@@ -21,10 +21,10 @@ def test_steps_follow_autograd(adversarial: bool) -> None:
     """Section 2.5 with autograd, per point and per patch; the points of the loss are constants of its gradient."""
     relu = activation(SMALL)
     data = draw(SMALL, 8, torch.Generator().manual_seed(0), torch.float64)
-    weights = 6 * initial_weights(SMALL, torch.Generator().manual_seed(1), torch.float64)
+    weights = 6 * draw_initial_weights(SMALL, torch.Generator().manual_seed(1), torch.float64)
     plain = weights.clone()
     for _ in range(3):
-        _, weights = descend(weights, data, SMALL, adversarial=adversarial)
+        _, weights = train_step(weights, data, SMALL, adversarial=adversarial)
         points = data.points.clone().requires_grad_()
         if adversarial:
             own = logits(plain, points, relu)[torch.arange(8), data.labels].sum()
@@ -45,9 +45,9 @@ def test_correlations_iterate_as_in_lemma_5_1() -> None:
     quiet = replace(SMALL, noise=0.0)
     relu = activation(quiet)
     data = draw(quiet, 30, torch.Generator().manual_seed(0), torch.float64)
-    weights = 5 * initial_weights(quiet, torch.Generator().manual_seed(1), torch.float64)
+    weights = 5 * draw_initial_weights(quiet, torch.Generator().manual_seed(1), torch.float64)
     probabilities = logits(weights, data.points, relu).softmax(dim=1)
-    _, after = descend(weights, data, quiet, adversarial=False)
+    _, after = train_step(weights, data, quiet, adversarial=False)
     for kind, held in zip(features(quiet, weights), (data.robust, ~data.robust), strict=True):
         before = torch.einsum("krd,kd->kr", weights, kind)
         for i in range(quiet.classes):

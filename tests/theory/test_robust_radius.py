@@ -12,16 +12,16 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from robustfeatures.theory.feature_averaging import Network, Task, clusters_of, sides, trained
+from robustfeatures.theory.feature_averaging import Network, Task, cluster_indices, sides, train_networks
 from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
 from robustfeatures.theory.robust_radius import (
-    hand_built,
     least_perturbation,
     least_radii,
+    make_readout,
+    make_readouts,
     pgd,
-    readout,
-    readouts,
-    summed_votes,
+    robust_network,
+    summed_output_weights,
 )
 
 DIMENSION = 64
@@ -35,8 +35,8 @@ def ideal(clusters: int, neurons: int) -> dict[str, Network]:
     found = {}
     for kind, weights in ((TWO_CLASSES, averaged), (K_CLASSES, centres)):
         weights = weights.repeat_interleave(neurons, dim=0)
-        votes = Task(kind, clusters, neurons).votes(weights)
-        found[kind] = Network(weights, torch.zeros(len(weights)), votes, torch.zeros(len(weights), clusters))
+        output_weights = Task(kind, clusters, neurons).output_weights(weights)
+        found[kind] = Network(weights, torch.zeros(len(weights)), output_weights, torch.zeros(len(weights), clusters))
     return found
 
 
@@ -47,15 +47,15 @@ def test_ideal_networks_have_the_radii_of_the_docstring(clusters: int, neurons: 
     task = Task(K_CLASSES, clusters, neurons)
     clean, at = torch.zeros(clusters, DIMENSION), torch.arange(clusters)
     side = sides(at, clusters)
-    robust = hand_built(clusters, DIMENSION)
+    robust = robust_network(clusters, DIMENSION)
     two, many = networks[TWO_CLASSES], networks[K_CLASSES]
-    judged = {
-        TWO_CLASSES: readout(two, clean, at, side, two.votes),
-        OWN_CLASSES: readout(many, clean, at, at, many.votes),
-        SUMMED: readout(many, clean, at, side, summed_votes(task, many.weights)),
-        ROBUST: readout(robust, clean, at, side, robust.votes),
+    readout = {
+        TWO_CLASSES: make_readout(two, clean, at, side, two.output_weights),
+        OWN_CLASSES: make_readout(many, clean, at, at, many.output_weights),
+        SUMMED: make_readout(many, clean, at, side, summed_output_weights(task, many.weights)),
+        ROBUST: make_readout(robust, clean, at, side, robust.output_weights),
     }
-    for name, each in judged.items():
+    for name, each in readout.items():
         expected = torch.full((clusters,), ideal_radius(name, clusters, DIMENSION), dtype=torch.float64)
         # Twenty halvings of an interval that is twice the radius.
         torch.testing.assert_close(least_radii(each), expected, rtol=2e-6, atol=0)
@@ -63,17 +63,17 @@ def test_ideal_networks_have_the_radii_of_the_docstring(clusters: int, neurons: 
 
 def test_f_robust_is_the_formula() -> None:
     noise = torch.randn(20, DIMENSION, generator=torch.Generator().manual_seed(0))
-    network, clusters = hand_built(6, DIMENSION), clusters_of(20, 6)
-    outputs = network.products(noise, clusters).clamp(min=0) @ network.votes
+    network, clusters = robust_network(6, DIMENSION), cluster_indices(20, 6)
+    outputs = network.preactivations(noise, clusters).clamp(min=0) @ network.output_weights
     centres = math.sqrt(DIMENSION) * torch.eye(6, DIMENSION)
     responses = ((centres[clusters] + noise) @ centres.T - DIMENSION / 2).relu()
     expected = responses[:, :3].sum(dim=1) - responses[:, 3:].sum(dim=1)
     torch.testing.assert_close(DIMENSION * (outputs[:, 0] - outputs[:, 1]), expected, rtol=1e-4, atol=1e-3)
 
 
-def exact(weights: Tensor, products: Tensor, signs: Tensor) -> float:
+def exact(weights: Tensor, preactivations: Tensor, signs: Tensor) -> float:
     """The least perturbation of one point: the best of a quadratic program for each set of active neurons."""
-    rows, z, s = weights.numpy(), products.numpy(), signs.numpy()
+    rows, z, s = weights.numpy(), preactivations.numpy(), signs.numpy()
     found = np.inf
     for pattern in itertools.product((0.0, 1.0), repeat=len(s)):
         on = np.array(pattern)
@@ -105,7 +105,7 @@ def exact(weights: Tensor, products: Tensor, signs: Tensor) -> float:
 
 def small_networks() -> tuple[Network, Network, Task]:
     tasks = [Task(TWO_CLASSES, 4, 2), Task(K_CLASSES, 4, 1)]
-    two, many = trained(tasks, dimension=60, samples=80, deviation=1e-3, learning_rate=0.02, steps=60, seed=3)
+    two, many = train_networks(tasks, dimension=60, samples=80, deviation=1e-3, learning_rate=0.02, steps=60, seed=3)
     return two, many, tasks[1]
 
 
@@ -118,14 +118,14 @@ def reduced(weights: Tensor) -> Tensor:
 def test_least_perturbations_are_those_of_quadratic_programs(which: str) -> None:
     """To within a thousandth: at a kink the share of a neuron is found by averaging six rounds."""
     two, many, task = small_networks()
-    judged = readouts(two, many, task, 60, 12, seed=3)[which]
-    weights = {TWO_CLASSES: two, SUMMED: many, ROBUST: hand_built(4, 60)}[which].weights
-    signs = judged.votes.T[judged.labels] - judged.votes.T[1 - judged.labels]
-    found = least_radii(judged)
+    readout = make_readouts(two, many, task, 60, 12, seed=3)[which]
+    weights = {TWO_CLASSES: two, SUMMED: many, ROBUST: robust_network(4, 60)}[which].weights
+    signs = readout.output_weights.T[readout.labels] - readout.output_weights.T[1 - readout.labels]
+    found = least_radii(readout)
     assert (found > 0).any()
     for number in range(len(found)):
         if found[number] > 0:
-            expected = exact(reduced(weights), judged.products[number], signs[number])
+            expected = exact(reduced(weights), readout.preactivations[number], signs[number])
             assert float(found[number]) == pytest.approx(expected, rel=1e-3)
 
 
@@ -133,33 +133,33 @@ def test_an_upper_bound_even_where_neurons_conflict() -> None:
     """Random signs and weights, where the search may miss the nearest piece but must never claim too little."""
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(5, 5, generator=generator, dtype=torch.float64)
-    products = torch.randn(12, 5, generator=generator, dtype=torch.float64)
+    preactivations = torch.randn(12, 5, generator=generator, dtype=torch.float64)
     signs = torch.randn(12, 5, generator=generator, dtype=torch.float64)
-    found = least_perturbation(products, signs, weights @ weights.T)
-    outputs = (signs * products.clamp(min=0)).sum(dim=1)
+    found = least_perturbation(preactivations, signs, weights @ weights.T)
+    outputs = (signs * preactivations.clamp(min=0)).sum(dim=1)
     assert torch.equal(found == 0, outputs <= 0)
     for number in (outputs > 0).nonzero().squeeze(1).tolist():
-        assert float(found[number]) >= exact(weights, products[number], signs[number]) * (1 - 1e-6)
+        assert float(found[number]) >= exact(weights, preactivations[number], signs[number]) * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("which", [OWN_CLASSES, SUMMED])
 def test_the_attack_in_the_span_is_the_attack_in_the_space_of_points(which: str) -> None:
     two, many, task = small_networks()
-    judged = readouts(two, many, task, 60, 40, seed=3)[which]
-    radius = float(least_radii(judged).median())
+    readout = make_readouts(two, many, task, 60, 40, seed=3)[which]
+    radius = float(least_radii(readout).median())
     # Points whose products are those of the read-out: the least-norm ones.
     weights = many.weights.double()
-    x = torch.linalg.lstsq(weights, judged.products.T).solution.T
+    x = torch.linalg.lstsq(weights, readout.preactivations.T).solution.T
     delta = torch.zeros_like(x)
     for _ in range(20):
         delta.requires_grad_()
-        outputs = ((x + delta) @ weights.T).relu() @ judged.votes
-        (gradient,) = torch.autograd.grad(cross_entropy(outputs, judged.labels, reduction="sum"), delta)
+        outputs = ((x + delta) @ weights.T).relu() @ readout.output_weights
+        (gradient,) = torch.autograd.grad(cross_entropy(outputs, readout.labels, reduction="sum"), delta)
         delta = delta.detach() + 0.1 * radius * gradient / gradient.norm(dim=1, keepdim=True)
         delta = delta * (radius / delta.norm(dim=1, keepdim=True)).clamp(max=1)
-    expected = judged.wrong((x + delta) @ weights.T)
-    found = pgd(judged, judged, radius, steps=20, relative_step_size=0.1)
+    expected = readout.is_wrong((x + delta) @ weights.T)
+    found = pgd(readout, readout, radius, steps=20, relative_step_size=0.1)
     assert torch.equal(found, expected)
     assert 0 < found.sum() < len(found)
     # No attack succeeds below the least perturbation.
-    assert not (found & (least_radii(judged) > radius)).any()
+    assert not (found & (least_radii(readout) > radius)).any()

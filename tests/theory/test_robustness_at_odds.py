@@ -10,14 +10,14 @@ from sklearn.ensemble import RandomForestClassifier
 
 from robustfeatures.theory.robustness_at_odds import (
     accuracy,
-    adversarial_svm,
-    averaging,
-    bound,
-    drawn,
+    averaging_weights,
+    draw_examples,
+    expected_hinge,
+    fit_adversarial_svm,
+    fit_population_svm,
+    fit_standard_svm,
     gated_accuracies,
-    hinge,
-    population_svm,
-    standard_svm,
+    robust_accuracy_bound,
 )
 
 P, DIMENSION = 0.95, 100
@@ -25,18 +25,18 @@ ETA = 4 / math.sqrt(DIMENSION)
 
 
 def loss(weights: np.ndarray, signed: np.ndarray, eps: float, penalty: float) -> float:
-    worst = signed @ weights - eps * np.abs(weights).sum()
-    return float(np.maximum(0, 1 - worst).mean() + penalty * weights @ weights / 2)
+    worst_margins = signed @ weights - eps * np.abs(weights).sum()
+    return float(np.maximum(0, 1 - worst_margins).mean() + penalty * weights @ weights / 2)
 
 
 @pytest.fixture(scope="module")
 def signed() -> np.ndarray:
-    return drawn(np.random.default_rng(0), 2000, DIMENSION, p=P, eta=ETA)
+    return draw_examples(np.random.default_rng(0), 2000, DIMENSION, p=P, eta=ETA)
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.1, 2 * ETA])
 def test_accuracies_are_those_of_a_sample_under_its_worst_attack(eps: float) -> None:
-    sample = drawn(np.random.default_rng(1), 40_000, DIMENSION, p=P, eta=ETA)
+    sample = draw_examples(np.random.default_rng(1), 40_000, DIMENSION, p=P, eta=ETA)
     weights = np.random.default_rng(2).normal(1.0, 1.0, DIMENSION + 1)
     weights[0] = 12.0
     attacked = sample - eps * np.sign(weights)
@@ -47,31 +47,33 @@ def test_accuracies_are_those_of_a_sample_under_its_worst_attack(eps: float) -> 
 def test_the_averaging_classifier() -> None:
     """Section 2.1: above 99 % for eta >= 3 / sqrt(d), below 1 % at eps = 2 eta."""
     eta = 3 / math.sqrt(DIMENSION)
-    assert accuracy(averaging(DIMENSION), 0.0, p=P, eta=eta) > 0.99
-    assert accuracy(averaging(DIMENSION), 2 * eta, p=P, eta=eta) < 0.01
+    assert accuracy(averaging_weights(DIMENSION), 0.0, p=P, eta=eta) > 0.99
+    assert accuracy(averaging_weights(DIMENSION), 2 * eta, p=P, eta=eta) < 0.01
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(2.0, 0.5), (-1.0, 2.0), (0.3, 0.0)])
 def test_the_expected_hinge(mean: float, deviation: float) -> None:
     values = np.maximum(0, 1 - np.random.default_rng(0).normal(mean, deviation, 200_000))
-    assert hinge(mean, deviation) == pytest.approx(values.mean(), abs=5 * max(values.std(), 1e-12) / math.sqrt(200_000))
+    assert expected_hinge(mean, deviation) == pytest.approx(
+        values.mean(), abs=5 * max(values.std(), 1e-12) / math.sqrt(200_000)
+    )
 
 
 def test_constants_of_lemma_d_2() -> None:
     """E max(0, 1 + 1/sqrt2 - N(4/sqrt2, 1/2)) > 0.016 and E max(0, 1 - N(4, 1)) < 0.0004, whence p <= 0.975."""
     half = math.sqrt(0.5)
-    assert hinge(4 * half - half, half) > 0.016
-    assert hinge(4.0, 1.0) < 0.0004
+    assert expected_hinge(4 * half - half, half) > 0.016
+    assert expected_hinge(4.0, 1.0) < 0.0004
     assert 0.016 * (1 - 0.975) >= 0.0004 - 1e-12
 
 
 @pytest.mark.parametrize("p", [0.6, 0.95, 0.975])
 def test_theorem_2_2_on_the_distribution(p: float) -> None:
-    standard, _ = population_svm(DIMENSION, 0.0, p=p, eta=ETA)
+    standard, _ = fit_population_svm(DIMENSION, 0.0, p=p, eta=ETA)
     assert accuracy(standard, 0.0, p=p, eta=ETA) > 0.99
     assert accuracy(standard, 2 * ETA, p=p, eta=ETA) < 0.01
     eta = 4 / math.sqrt(100 * DIMENSION)
-    robust, _ = population_svm(100 * DIMENSION, 2 * eta, p=p, eta=eta)
+    robust, _ = fit_population_svm(100 * DIMENSION, 2 * eta, p=p, eta=eta)
     assert robust[0] == 1
     assert not robust[1:].any()
     for eps in (0.0, 2 * eta, 0.999):
@@ -81,9 +83,9 @@ def test_theorem_2_2_on_the_distribution(p: float) -> None:
 def test_the_unit_norm_is_the_least_of_all_for_its_penalty() -> None:
     """On a large sample neither other lengths nor another direction do better."""
     eta = 4 / math.sqrt(10)
-    weights, penalty = population_svm(10, 0.0, p=P, eta=eta)
+    weights, penalty = fit_population_svm(10, 0.0, p=P, eta=eta)
     assert np.linalg.norm(weights) == pytest.approx(1)
-    sample = drawn(np.random.default_rng(3), 200_000, 10, p=P, eta=eta)
+    sample = draw_examples(np.random.default_rng(3), 200_000, 10, p=P, eta=eta)
     here = loss(weights, sample, 0.0, penalty)
     for factor in (0.8, 1.25):
         assert loss(factor * weights, sample, 0.0, penalty) > here
@@ -94,8 +96,8 @@ def test_the_unit_norm_is_the_least_of_all_for_its_penalty() -> None:
 
 @pytest.mark.parametrize("penalty", [0.01, 0.3])
 def test_without_an_adversary_it_is_liblinears_svm(signed: np.ndarray, penalty: float) -> None:
-    weights, gap = adversarial_svm(signed, 0.0, penalty)
-    library = standard_svm(signed, penalty)
+    weights, gap = fit_adversarial_svm(signed, 0.0, penalty)
+    library = fit_standard_svm(signed, penalty)
     assert 0 <= gap < 1e-5
     assert loss(weights, signed, 0.0, penalty) == pytest.approx(loss(library, signed, 0.0, penalty), abs=1e-4)
     # The loss is strongly convex with modulus `penalty`: |w - w'|^2 <= 2 (excess loss) / penalty.
@@ -105,7 +107,7 @@ def test_without_an_adversary_it_is_liblinears_svm(signed: np.ndarray, penalty: 
 @pytest.mark.parametrize("eps", [0.05, 2 * ETA - 1e-9])
 def test_the_duality_gap_proves_the_adversarial_svm(signed: np.ndarray, eps: float) -> None:
     penalty = 0.05
-    weights, gap = adversarial_svm(signed, eps, penalty)
+    weights, gap = fit_adversarial_svm(signed, eps, penalty)
     assert 0 <= gap < 1e-4
     least = loss(weights, signed, eps, penalty)
     generator = np.random.default_rng(4)
@@ -116,19 +118,19 @@ def test_the_duality_gap_proves_the_adversarial_svm(signed: np.ndarray, eps: flo
 def test_adversarial_training_keeps_the_robust_feature_alone() -> None:
     """In a sample of n a mean of y x_i exceeds eta by less than eps - eta: the weights are 0 exactly."""
     eta = 4 / math.sqrt(1600)
-    sample = drawn(np.random.default_rng(5), 4000, 1600, p=P, eta=eta)
-    _, penalty = population_svm(1600, 2 * eta, p=P, eta=eta)
-    weights, _ = adversarial_svm(sample, 2 * eta, penalty)
+    sample = draw_examples(np.random.default_rng(5), 4000, 1600, p=P, eta=eta)
+    _, penalty = fit_population_svm(1600, 2 * eta, p=P, eta=eta)
+    weights, _ = fit_adversarial_svm(sample, 2 * eta, penalty)
     assert weights[0] > 0
     assert not weights[1:].any()
 
 
 def test_with_a_free_norm_a_large_radius_leaves_nothing() -> None:
     """For eps > 2p - 1 the least adversarial loss is that of w = 0, which the text does not say."""
-    sample = drawn(np.random.default_rng(6), 4000, 50, p=0.7, eta=0.05)
-    learned, _ = adversarial_svm(sample, 0.3, 0.01)
+    sample = draw_examples(np.random.default_rng(6), 4000, 50, p=0.7, eta=0.05)
+    learned, _ = fit_adversarial_svm(sample, 0.3, 0.01)
     assert learned[0] > 0
-    learned, _ = adversarial_svm(sample, 0.5, 0.01)
+    learned, _ = fit_adversarial_svm(sample, 0.5, 0.01)
     assert not learned.any()
 
 
@@ -138,7 +140,7 @@ def test_theorem_2_1_bounds_all_linear_classifiers() -> None:
         for _ in range(200):
             weights = generator.normal(0.3, 1.0, 21) * generator.choice([0.05, 1.0, 20.0], 21)
             delta = 1 - accuracy(weights, 0.0, p=P, eta=eta)
-            assert accuracy(weights, 2 * eta, p=P, eta=eta) <= bound(np.array(delta), P) + 1e-12
+            assert accuracy(weights, 2 * eta, p=P, eta=eta) <= robust_accuracy_bound(np.array(delta), P) + 1e-12
 
 
 def test_theorem_2_1_bounds_classifiers_that_are_not_linear() -> None:
@@ -147,16 +149,16 @@ def test_theorem_2_1_bounds_classifiers_that_are_not_linear() -> None:
     eta, count = 0.5, 20_000
     labels = generator.choice([-1, 1], 2000)
     forest = RandomForestClassifier(30, max_depth=5, random_state=0)
-    forest.fit(drawn(generator, 2000, 10, p=0.8, eta=eta) * labels[:, None], labels)
-    wanted = generator.choice([-1, 1], count)
-    test = drawn(generator, count, 10, p=0.8, eta=eta) * wanted[:, None]
+    forest.fit(draw_examples(generator, 2000, 10, p=0.8, eta=eta) * labels[:, None], labels)
+    test_labels = generator.choice([-1, 1], count)
+    test = draw_examples(generator, count, 10, p=0.8, eta=eta) * test_labels[:, None]
     shifted = test.copy()
-    shifted[:, 1:] -= 2 * eta * wanted[:, None]
-    delta = (forest.predict(test) != wanted).mean()
-    robust = (forest.predict(shifted) == wanted).mean()
+    shifted[:, 1:] -= 2 * eta * test_labels[:, None]
+    delta = (forest.predict(test) != test_labels).mean()
+    robust = (forest.predict(shifted) == test_labels).mean()
     assert 0.01 < delta < 0.2
     # Both shares have standard errors of at most 1 / (2 sqrt(n)); the bound multiplies delta by 4.
-    assert robust <= bound(np.array(delta), 0.8) + 5 * math.sqrt(1 + 16) / (2 * math.sqrt(count))
+    assert robust <= robust_accuracy_bound(np.array(delta), 0.8) + 5 * math.sqrt(1 + 16) / (2 * math.sqrt(count))
 
 
 @pytest.mark.parametrize("limit", [0.0, 1.0, 3.0, 50.0])
@@ -167,11 +169,11 @@ def test_the_gated_classifier(limit: float) -> None:
     for mean, exact in ((2.0, clean), (-2.0, robust)):
         z = generator.normal(mean, 1.0, 40_000)
         assert (np.where(np.abs(z) > limit, z, first) > 0).mean() == pytest.approx(exact, abs=5 / 400)
-    assert robust <= bound(np.array(1 - clean), 0.8) + 1e-12
+    assert robust <= robust_accuracy_bound(np.array(1 - clean), 0.8) + 1e-12
 
 
 def test_the_bound_is_tight_at_its_ends() -> None:
     """delta = 1 - p gives p, which x1 alone attains; delta = 0 gives 0."""
-    assert bound(np.array([0.0, 0.05, 1.0]), P) == pytest.approx([0.0, P, 1.0])
+    assert robust_accuracy_bound(np.array([0.0, 0.05, 1.0]), P) == pytest.approx([0.0, P, 1.0])
     only_first = np.concatenate([[1.0], np.zeros(10)])
     assert accuracy(only_first, 0.9, p=P, eta=0.3) == pytest.approx(P)

@@ -9,30 +9,30 @@ import pytest
 import torch
 
 from robustfeatures.theory.toy_linear_model import (
-    TrainingSet,
+    TrainingSets,
     Weights,
     advantage,
     closed_form,
     descend,
-    drawn,
+    draw_training_sets,
     first_step_bound,
     largest_rate,
-    limit,
+    limit_weights,
     outputs,
     population_accuracy,
     printed_threshold,
-    start,
     threshold,
+    zero_weights,
 )
 
 P, K, EPS = np.array([0.1, 0.3, 0.2, 0.45]), np.array([1.5, 4.0, 20.0, 2.0]), np.array([0.2, 0.9, 0.5, 0.1])
 
 
-def training_set(examples: int, dimension: int) -> TrainingSet:
-    return drawn(np.random.default_rng(0), P, K, EPS, examples=examples, dimension=dimension)
+def training_set(examples: int, dimension: int) -> TrainingSets:
+    return draw_training_sets(np.random.default_rng(0), P, K, EPS, examples=examples, dimension=dimension)
 
 
-def dense(data: TrainingSet, cell: int) -> np.ndarray:
+def dense(data: TrainingSets, cell: int) -> np.ndarray:
     """A (n, 2 + n) of one cell, with the noise coordinates in it written out."""
     examples = data.labels.shape[1]
     noise = np.zeros((examples, examples))
@@ -66,7 +66,7 @@ def test_examples_share_a_noise_coordinate_as_often_as_they_should() -> None:
 def test_the_batch_descends_as_each_cell_does_alone(dimension: int) -> None:
     data = training_set(40, dimension)
     rate = torch.from_numpy(0.7 * largest_rate(EPS, 40))
-    found = descend(data, start(data), rate, 25)
+    found = descend(data, zero_weights(data), rate, 25)
     for cell in range(4):
         matrix, labels = dense(data, cell), data.labels[cell].numpy()
         weights = np.zeros(42)
@@ -81,7 +81,7 @@ def test_the_batch_descends_as_each_cell_does_alone(dimension: int) -> None:
 def test_the_closed_form_is_the_simulation(steps: int) -> None:
     data = training_set(40, 10**12)
     rate = torch.from_numpy(largest_rate(EPS, 40))
-    found = descend(data, start(data), rate, steps)
+    found = descend(data, zero_weights(data), rate, steps)
     assert torch.allclose(found.first, closed_form(data, rate, steps), atol=1e-12)
 
 
@@ -92,7 +92,7 @@ def test_in_the_end_it_is_the_least_norm_interpolation() -> None:
     for cell in range(4):
         exact = np.linalg.pinv(dense(data, cell)) @ data.labels[cell].numpy()
         assert found[cell].numpy() == pytest.approx(exact[:2], abs=1e-10)
-        assert limit(data).noise[cell].numpy() == pytest.approx(exact[2:], abs=1e-10)
+        assert limit_weights(data).noise[cell].numpy() == pytest.approx(exact[2:], abs=1e-10)
 
 
 @pytest.mark.parametrize("dimension", [30, 10**12])
@@ -103,7 +103,7 @@ def test_theorem_2_the_sample_is_fitted(dimension: int) -> None:
     """
     data = training_set(20, dimension)
     rate = torch.from_numpy(0.9 * largest_rate(EPS, 20))
-    residuals = data.labels - outputs(data, descend(data, start(data), rate, 400))
+    residuals = data.labels - outputs(data, descend(data, zero_weights(data), rate, 400))
     bound = math.sqrt(20) * (1 - float(rate.min()) / 20) ** 400
     if dimension > 100:
         assert residuals.abs().max() <= bound
@@ -113,7 +113,7 @@ def test_theorem_2_the_sample_is_fitted(dimension: int) -> None:
 
 def test_at_the_largest_rate_no_direction_grows() -> None:
     for seed in range(20):
-        data = drawn(np.random.default_rng(seed), P, K, EPS, examples=15, dimension=10**12)
+        data = draw_training_sets(np.random.default_rng(seed), P, K, EPS, examples=15, dimension=10**12)
         for cell in range(4):
             matrix = dense(data, cell)
             largest = np.linalg.eigvalsh(matrix @ matrix.T).max()
@@ -124,7 +124,7 @@ def test_the_population_accuracy_is_that_of_fresh_examples() -> None:
     dimension, count = 30, 40_000
     data = training_set(25, dimension)
     rate = torch.from_numpy(0.9 * largest_rate(EPS, 25))
-    found = descend(data, start(data), rate, 300)
+    found = descend(data, zero_weights(data), rate, 300)
     exact = population_accuracy(found, P, K, EPS, dimension)
     generator = np.random.default_rng(5)
     for cell in range(4):
@@ -192,7 +192,7 @@ def test_simulation_sides_with_the_derived_threshold() -> None:
         ratios = np.full(30, ratio)
         deviation = 4 * eps**2 * math.sqrt(examples * (p + p / ratio))
         assert abs(advantage(chances, ratios, sizes, examples)[0]) > 5 * deviation
-        data = drawn(np.random.default_rng(3), chances, ratios, sizes, examples=examples, dimension=10**12)
+        data = draw_training_sets(np.random.default_rng(3), chances, ratios, sizes, examples=examples, dimension=10**12)
         found = closed_form(data, torch.ones(30, dtype=torch.float64), math.inf).numpy()
         assert ((eps * found[:, 1] > found[:, 0]) == wins).all()
 
@@ -203,8 +203,8 @@ def test_theorem_1_after_one_step() -> None:
     inside = 0.9 * first_step_bound(P, K)
     outside = 1.1 * first_step_bound(P, K)
     for sizes, wins in ((inside, True), (outside, False)):
-        data = drawn(np.random.default_rng(1), P, K, sizes, examples=examples, dimension=10**12)
-        found = descend(data, start(data), torch.ones(4, dtype=torch.float64), 1)
+        data = draw_training_sets(np.random.default_rng(1), P, K, sizes, examples=examples, dimension=10**12)
+        found = descend(data, zero_weights(data), torch.ones(4, dtype=torch.float64), 1)
         ahead = found.first[:, 0].numpy() >= sizes * found.first[:, 1].numpy()
         # a and b have a standard error of at most 1 / sqrt(n); the bound is left by a tenth of it.
         slack = abs((1 - 2 * P) - sizes**2 * (1 - 2 * P / K))

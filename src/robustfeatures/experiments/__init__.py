@@ -1,1 +1,1 @@
-"""One module per experiment of the papers: which recipes it needs, its table, its figure, its claims."""
+"""One module per experiment of the papers: its needs, table, figure and claims."""

@@ -1,4 +1,4 @@
-"""A10: samples of every derived set, original above derived, the change magnified.
+"""A10: samples of every derived set: originals above derived images, with the magnified change.
 
 not-bugs-2019, Figures 2a, 7 and 9.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """How many images per set."""
+    """The number of images per set."""
 
     images: PositiveInt = 10
 
@@ -31,7 +31,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def figure(results: Results) -> Figure:
-    """One block per set; the first image of each class in turn."""
+    """One block per set, with the first image of each class."""
     from robustfeatures.experiments.shared.plots import sample_blocks
     from robustfeatures.pipeline.store.datasets import read_dataset
 
@@ -49,9 +49,9 @@ EXPERIMENT = Experiment(
     settings=Settings,
     figure=figure,
     caption=(
-        "Samples of every derived set, the same images in each, below the originals with their classes. Sets made by "
-        "an attack: the derived image with its label, and the change from the original round grey, magnified, on one "
-        "scale for all of these sets. Sets made by inversion: the image that the inversion started from, unless that "
-        "was noise, and the derived image, which keeps the label of the original above."
+        "Samples of every derived set, the same images for each set, below the originals with their classes. Sets "
+        "made by an attack show the derived image with its label, and the magnified change around grey, on one scale "
+        "for all of these sets. Sets made by inversion show the start image, unless the start was noise, and the "
+        "derived image, which keeps the label of the original."
     ),
 )

@@ -1,4 +1,4 @@
-"""A11: D_R and D_NR teach other architectures than the one they were made with.
+"""A11: D_R and D_NR as training sets of other architectures than the one that made them.
 
 not-bugs-2019, Section 3.1: "we get the same results for both if we train with different architectures than that of the
 original models". The paper names no architecture and prints no numbers.
@@ -28,7 +28,7 @@ SECTION = "not-bugs-2019, Section 3.1"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The architectures downstream, by the names that the study gives them."""
+    """The downstream architectures, by their names in the study."""
 
     architectures: Annotated[tuple[Name, ...], MinLen(1)]
 
@@ -50,10 +50,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per architecture, training set and radius."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     columns = ["architecture", "row", "eps"]
-    return with_published(over_seeds(results.evaluations, columns), results, columns)
+    return add_published(summarise_seeds(results.evaluations, columns), results, columns)
 
 
 def figure(results: Results) -> Figure:
@@ -71,9 +71,9 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 3.1 says of D_R and D_NR, of each architecture, at the middle one of the radii."""
+    """The claims of Section 3.1 on D_R and D_NR, for each architecture, at the middle radius."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = results.evaluations
     radii = sorted(eps for eps in rows["eps"].unique() if eps > 0)
@@ -90,8 +90,8 @@ def claims(results: Results) -> list[Claim]:
             f"{'clean accuracy' if eps == 0 else f'robust accuracy at eps {eps:g}'}: {more} minus "
             f"{'nine tenths of ' if share < 1 else ''}{less}",
             list(
-                by_seed(rows, architecture=architecture, row=more, eps=eps)
-                - share * by_seed(rows, architecture=architecture, row=less, eps=eps)
+                select_by_seed(rows, architecture=architecture, row=more, eps=eps)
+                - share * select_by_seed(rows, architecture=architecture, row=less, eps=eps)
             ),
         )
         for architecture in results.settings.architectures

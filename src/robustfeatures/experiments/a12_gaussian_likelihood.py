@@ -1,7 +1,7 @@
-"""A12: maximum likelihood of a Gaussian under attack: Theorems 1 to 3 beside numerical optima, and Figure 4.
+"""A12: maximum likelihood of a Gaussian under attack: Theorems 1 to 3 compared with numerical optima, and Figure 4.
 
-not-bugs-2019, Section 4 and Appendix E. What the theorems say, and where the derivation differs from the printed text,
-stands in `theory/gaussian_likelihood.py`.
+not-bugs-2019, Section 4 and Appendix E. `theory/gaussian_likelihood.py` has the theorems and our differences from the
+printed text.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "not-bugs-2019, Section 4 and Appendix E"
-# Percent by which gradient descent and search may miss an optimum.
+# Tolerance of gradient descent and search, in percent of the optimum.
 SOLVED = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """Random spectra of each dimension with this condition number, radii in units of sqrt(d), the plane.
+    """Dimensions and condition number of the random spectra, radii in units of sqrt(d), and the plane of Figure 4.
 
-    The paper prints none of these; its Figure 4 has no scale in the text that we have. C is `penalty` / sigma_min.
-    `penalised_examples` are drawn for Theorem 1; gradient descent takes `steps` of `rate`, and `example_steps` from
-    `examples` where the adversary moves each of them.
+    The paper prints none of them, and Figure 4 has no scale in our copy. C is `penalty` / sigma_min. Theorem 1 uses
+    `penalised_examples`. Gradient descent takes `steps` of size `rate`. If the adversary moves each of the `examples`,
+    it takes `example_steps`.
     """
 
     dimensions: Annotated[tuple[Annotated[int, Ge(2)], ...], MinLen(2)] = (2, 8, 32, 128)
@@ -65,8 +65,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
-def _compared(results: Results) -> pd.DataFrame:
-    """The rows of the theorems, with the difference in percent of the closed form (absolute where that is 0)."""
+def _compare(results: Results) -> pd.DataFrame:
+    """The rows of the theorems, with the difference in percent of the closed form (absolute if the form is 0)."""
     rows = results.measurements[results.measurements["theorem"] != "plane"]
     closed = rows["closed_form"]
     difference = (rows["numerical"] - closed) / closed.where(closed != 0, 1.0)
@@ -75,10 +75,10 @@ def _compared(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per theorem, quantity, dimension and adversary: closed form, numerical optimum, difference."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
     by = ["theorem", "quantity", "dimension", "adversary"]
-    return over_seeds(_compared(results), by, values=("closed_form", "numerical", "difference"))
+    return summarise_seeds(_compare(results), by, values=("closed_form", "numerical", "difference"))
 
 
 def figure(results: Results) -> Figure:
@@ -87,7 +87,7 @@ def figure(results: Results) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from robustfeatures.experiments.shared.plots.style import COLOURS, legend_above, name_horizontal
+    from robustfeatures.experiments.shared.plots.style import COLOURS, label_horizontal, legend_above
 
     settings: Settings = results.settings
     rows = results.measurements[results.measurements["theorem"] == "plane"]
@@ -98,7 +98,7 @@ def figure(results: Results) -> Figure:
     for axes, eps in zip(panels, settings.plane_eps, strict=True):
         _panel(axes, rows[rows["adversary"] == eps], settings, eps, generator)
         axes.set_title(f"eps {eps:g}" if eps else "eps 0: standard", fontsize=10)
-    name_horizontal(drawn, list(panels), "x1 (arbitrary units)")
+    label_horizontal(drawn, list(panels), "x1 (arbitrary units)")
     panels[0].set_ylabel("x2 (arbitrary units)")
     legend_above(
         drawn,
@@ -119,8 +119,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, settings: Settings, eps: float, gener
 
     from robustfeatures.experiments.shared.plots.style import COLOURS
 
-    mean, spread = np.array(settings.plane_mean), np.array(settings.plane_variances)
-    points = mean + generator.normal(size=(150, 2)) * np.sqrt(spread)
+    mean, variances = np.array(settings.plane_mean), np.array(settings.plane_variances)
+    points = mean + generator.normal(size=(150, 2)) * np.sqrt(variances)
     for sign, marker in ((1, "+"), (-1, "_")):
         axes.plot(*(sign * points.T), marker, color="0.75", markersize=3, zorder=0)
 
@@ -134,29 +134,29 @@ def _panel(axes: Axes, rows: pd.DataFrame, settings: Settings, eps: float, gener
     closed = learned["closed_form"].iloc[0]
     robust = closed[["variance 1", "variance 2"]].to_numpy()
     for sign in (1, -1):
-        ellipse(spread, sign * mean, "0.55", "--", 1)
+        ellipse(variances, sign * mean, "0.55", "--", 1)
         ellipse(robust, sign * mean, COLOURS[0], "-", 2)
         for _, each in learned["numerical"].iterrows():
             centre = sign * each[["mean 1", "mean 2"]].to_numpy()
             ellipse(each[["variance 1", "variance 2"]].to_numpy(), centre, COLOURS[4], ":", 3)
     axes.add_patch(Circle((0, 0), eps, color="0.6", alpha=0.4, zorder=1))
-    reach = 1.5 * float(np.abs(mean).max() + 2 * np.sqrt(spread.max()))
+    reach = 1.5 * float(np.abs(mean).max() + 2 * np.sqrt(variances.max()))
     normal = mean / robust
     along = np.array([-normal[1], normal[0]]) / np.linalg.norm(normal) * reach
     axes.plot([-along[0], along[0]], [-along[1], along[1]], color=COLOURS[1], linestyle="-.", lw=1.3)
     axes.annotate("", xy=tuple(mean), xytext=(0, 0), arrowprops={"arrowstyle": "->", "color": "black", "lw": 1.2})
-    limit = float(np.abs(mean).max() + 2.2 * np.sqrt(max(spread.max(), robust.max())))
+    limit = float(np.abs(mean).max() + 2.2 * np.sqrt(max(variances.max(), robust.max())))
     axes.set(xlim=(-limit, limit), ylim=(-0.75 * limit, 0.75 * limit), aspect="equal")
 
 
 def claims(results: Results) -> list[Claim]:
-    """Theorems 1 to 3 and the step from equation 13 to 14, each against the numerical optimum."""
+    """Theorems 1 to 3 and the step from equation 13 to 14, each compared with the numerical optimum."""
     import math
 
     from robustfeatures.experiments.shared.claims import Claim
 
     settings: Settings = results.settings
-    rows = _compared(results)
+    rows = _compare(results)
 
     def worst(*quantities: str) -> list[float]:
         chosen = rows[rows["quantity"].isin(quantities)]
@@ -206,7 +206,7 @@ def claims(results: Results) -> list[Claim]:
             "The linear adversary becomes that of equation 13 as d grows",
             "not-bugs-2019, Appendix E.3.3",
             "difference of the traces at the largest eps (percent): smallest minus largest dimension",
-            _drawing_together(rows, settings),
+            _convergence(rows, settings),
         ),
     ]
 
@@ -252,7 +252,7 @@ def _alignment(rows: pd.DataFrame) -> list[float]:
     return list(percent((robust - standard).groupby("seed").min()))
 
 
-def _drawing_together(rows: pd.DataFrame, settings: Settings) -> list[float]:
+def _convergence(rows: pd.DataFrame, settings: Settings) -> list[float]:
     apart = rows[rows["theorem"] == "13"].assign(difference=rows["difference"].abs())
     ends = [
         apart[apart["dimension"] == dimension].set_index("seed")["difference"]
@@ -272,10 +272,10 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"difference": "%"},
     caption=(
-        "Two Gaussians at mu and -mu with the covariance that is learned against an L2 adversary of radius eps: as eps "
-        "grows the mean stays and the covariance blends with the identity, so that the boundary turns towards being "
-        "perpendicular to mu. Dotted: learned from examples each of which is attacked by eps, one ellipse per seed. "
-        "The settings are ours, for the paper prints none. In the table, adversary is C sigma_min in Theorem 1 and eps "
-        "elsewhere; each numerical value is found by gradient or search without the closed form."
+        "Two Gaussians at mu and -mu with the covariance learned against an L2 adversary of radius eps. As eps grows "
+        "the mean stays, and the covariance blends with the identity, so the boundary becomes more perpendicular to "
+        "mu. Dotted: learned from examples that are each attacked with eps, one ellipse per seed. The settings are "
+        "ours, because the paper prints none. In the table, adversary is C sigma_min in Theorem 1 and eps elsewhere; "
+        "each numerical value is found by gradient or search without the closed form."
     ),
 )

@@ -1,7 +1,7 @@
-"""A13: a plane on which every standard loss learns a boundary that is not robust, and robust training one that is.
+"""A13: two features; standard training uses both and is not robust, robust training ignores one and is robust.
 
-not-bugs-2019, Section 4 and Appendix D.10, Figure 14. Which conditions the distribution meets, and why, stands in
-`theory/ignored_feature.py`.
+not-bugs-2019, Section 4 and Appendix D.10, Figure 14. `theory/ignored_feature.py` has the conditions on the
+distribution.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ACCURACIES = ("clean", "linf", "l2")
 class Settings(Strict):
     """Ends of y x1 and y x2, the adversary's radius, the penalty on |w|^2 / 2, and the sizes of the samples.
 
-    The paper shows a picture alone; these are chosen so that its sentence is true.
+    The paper shows only a picture. These values make its claim true.
     """
 
     low: Annotated[tuple[PositiveFloat, ...], Len(2, 2)] = (0.3, 0.04)
@@ -55,7 +55,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
-def _measured(results: Results) -> pd.DataFrame:
+def _accuracies_in_percent(results: Results) -> pd.DataFrame:
     """The rows with accuracies in percent."""
     rows = results.measurements
     return rows.assign(**{name: percent(rows[name]) for name in ACCURACIES})
@@ -63,10 +63,10 @@ def _measured(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training and loss: the unit weights, the least margin under attack, and accuracies."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
     values = ("weight_1", "weight_2", "least_margin", *ACCURACIES)
-    return over_seeds(_measured(results), ["training", "loss"], values=values)
+    return summarise_seeds(_accuracies_in_percent(results), ["training", "loss"], values=values)
 
 
 def figure(results: Results) -> Figure:
@@ -86,7 +86,7 @@ def figure(results: Results) -> Figure:
         handles += axes.plot(*(sign * signed.T), marker, color="0.45", markersize=5, linestyle="none", label=label)
     standard = results.measurements[results.measurements["training"] == "standard"]
     for number, (loss, rows) in enumerate(standard.groupby("loss", sort=False)):
-        # The band over seeds is that of the boundary's angle.
+        # The band over seeds is one standard deviation of the boundary's angle.
         angles = np.arctan2(rows["weight_2"], rows["weight_1"])
         middle, spread = angles.mean(), angles.std() if len(angles) > 1 else 0.0
         ends = [_boundary(angle) for angle in (middle - spread, middle, middle + spread)]
@@ -119,10 +119,10 @@ def _boundary(angle: float) -> Any:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 4 says of Figure 14."""
+    """The claims of Section 4 on Figure 14."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    rows = _measured(results)
+    rows = _accuracies_in_percent(results)
 
     def over(training: str, column: str, how: str) -> list[float]:
         return list(rows[rows["training"] == training].groupby("seed")[column].agg(how))
@@ -177,10 +177,10 @@ EXPERIMENT = Experiment(
     claims=claims,
     units=dict.fromkeys(ACCURACIES, "%"),
     caption=(
-        "Both features separate the classes, x2 by less than the adversary's Linf radius eps. Every standard loss "
-        "leans on x2 and learns a slanted boundary, accurate but not robust, and so does the largest margin; robust "
-        "training with any of the losses learns the vertical one, which is both. Grey: what an adversary reaches from "
-        "the vertical boundary. Lines are means over seeds, wedges standard deviations. The distribution is ours, for "
-        "the paper prints a picture alone."
+        "Both features separate the classes, x2 by less than the adversary's Linf radius eps. Every standard loss, and "
+        "the largest margin, use x2 and learn a slanted boundary, which is accurate but not robust. Robust training "
+        "with each of the losses learns the vertical boundary, which is accurate and robust. Grey: the points within "
+        "eps of the vertical boundary. Lines are means over seeds, wedges standard deviations. The distribution is "
+        "ours, because the paper shows only a picture."
     ),
 )

@@ -41,9 +41,9 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per row and radius."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    return with_published(over_seeds(results.evaluations, ["row", "eps"]), results, ["row", "eps"])
+    return add_published(summarise_seeds(results.evaluations, ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
@@ -61,18 +61,18 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 3.1 says of these rows, at the middle one of the radii."""
+    """The claims of Section 3.1 on these rows, at the middle radius."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     radii = sorted(eps for eps in results.evaluations["eps"].unique() if eps > 0)
     middle = radii[len(radii) // 2]
 
     def clean(row: str) -> pd.Series:
-        return by_seed(results.evaluations, row=row, eps=0.0)
+        return select_by_seed(results.evaluations, row=row, eps=0.0)
 
     def robust(row: str) -> pd.Series:
-        return by_seed(results.evaluations, row=row, eps=middle)
+        return select_by_seed(results.evaluations, row=row, eps=middle)
 
     at = f"robust accuracy at eps {middle:g}"
     compared = [

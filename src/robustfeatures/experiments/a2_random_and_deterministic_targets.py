@@ -30,7 +30,7 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One evaluation per row and seed; that of the model trained on D is A1's."""
+    """One evaluation per row and seed; A1 shares that of the model trained on D."""
     found = []
     for seed in pieces.study.seeds:
         standard = pieces.evaluation(pieces.source_model("standard", seed), eps=(0.0, *pieces.robustness.eps))
@@ -48,9 +48,9 @@ def _clean(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    return with_published(over_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
+    return add_published(summarise_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
@@ -68,11 +68,11 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 3.2 and Appendix D.4 say of these rows."""
+    """The claims of Section 3.2 and Appendix D.4 on these rows."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    accuracy = {row: by_seed(_clean(results), row=row) for row in ("D", *DERIVED_SETS)}
+    accuracy = {row: select_by_seed(_clean(results), row=row) for row in ("D", *DERIVED_SETS)}
     chance = percent(1 / results.evaluations["classes"].iloc[0])
     source, appendix = "not-bugs-2019, Section 3.2 and Table 1", "not-bugs-2019, Appendix D.4 and Table 9"
     return [

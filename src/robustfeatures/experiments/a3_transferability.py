@@ -1,9 +1,9 @@
 """A3: adversarial examples transfer to the architectures that learn most from D_det.
 
 not-bugs-2019, Section 3.3, Figure 3 (untargeted) and Appendix D.9, Figure 13 (targeted). The paper shows one source,
-its ResNet-50, against five architectures; here every architecture is a source too. Transfer rates are those of
-`robustfeatures.measurements.transfer`, made with the radius and the steps that made D_det. The networks that examples
-are carried to are others than the sources, so that the diagonal too is between two networks.
+its ResNet-50, against five architectures; here every architecture is a source too.
+`robustfeatures.measurements.transfer` defines transfer rates; its attack has the radius and the steps of D_det. Target
+networks and source networks differ, so the diagonal also compares two networks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SECTION = "not-bugs-2019, Section 3.3 and Figure 3"
 APPENDIX = "not-bugs-2019, Appendix D.9 and Figure 13"
 ATTACKS = ("untargeted", "targeted")
-# Source networks and those that examples are carried to never share an initialisation.
+# Source and target networks never share an initialisation.
 OTHER_SEED = 2000
 
 
@@ -40,8 +40,8 @@ OTHER_SEED = 2000
 class Settings(Strict):
     """The architectures beside the study's own, by the names it gives them, and how they are trained.
 
-    `training` is that of the networks on D, `derived` the set that each architecture also learns from, by
-    `downstream_training` or else by that set's own.
+    `training` trains the networks on D. Each architecture is also trained on the set `derived`, with
+    `downstream_training` or, by default, the training that the study gives this set.
     """
 
     architectures: Annotated[tuple[Name, ...], MinLen(3)]
@@ -92,44 +92,44 @@ def _other_network(pieces: Pieces, settings: Settings, seed: int, architecture: 
 
 
 def _rates(results: Results) -> pd.DataFrame:
-    """Transfer rates in percent; where the attack fools the source on no image there is none (NaN)."""
+    """Transfer rates in percent; NaN where the attack fools the source on no image."""
     rows = results.measurements
     rates = percent(rows["transferred"] / rows["fooled"]).where(rows["fooled"] > 0)
     return rows.assign(transfer_rate=rates)
 
 
-def _learned(results: Results) -> pd.DataFrame:
+def _downstream_accuracies(results: Results) -> pd.DataFrame:
     rows = results.evaluations
     clean: pd.DataFrame = rows[rows["label_shift"] == 0].rename(columns={"row": "target"})
     return clean[["target", "seed", "accuracy"]]
 
 
-def _beside(results: Results) -> pd.DataFrame:
+def _rates_of_own_network(results: Results) -> pd.DataFrame:
     """From the study's own network, as in the paper: columns target, attack, seed, transfer_rate, accuracy."""
     rates = _rates(results)
     own: pd.DataFrame = rates[rates["row"] == rates["row"].iloc[0]]
-    return own.merge(_learned(results), on=["target", "seed"])
+    return own.merge(_downstream_accuracies(results), on=["target", "seed"])
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per source, target and kind of attack; `accuracy` is the target architecture's on D, from D_det."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    both = _rates(results).merge(_learned(results), on=["target", "seed"])
+    both = _rates(results).merge(_downstream_accuracies(results), on=["target", "seed"])
     values = ("transfer_rate", "accuracy")
     columns = ["row", "target", "attack"]
-    return with_published(over_seeds(both, columns, values=values), results, columns, values=values)
+    return add_published(summarise_seeds(both, columns, values=values), results, columns, values=values)
 
 
 def figure(results: Results) -> Figure:
-    """Above, for each kind of attack, the transfer rates as a matrix; below, those of the study's own network."""
-    from robustfeatures.experiments.shared.transfer_plots import matrices_and_lines
+    """Per kind of attack: the matrix of transfer rates, and below it the rates of the study's own network."""
+    from robustfeatures.experiments.shared.transfer_plots import plot_matrices_and_lines
 
-    return matrices_and_lines(_rates(results), _beside(results), attacks=ATTACKS)
+    return plot_matrices_and_lines(_rates(results), _rates_of_own_network(results), attacks=ATTACKS)
 
 
 def _association(rows: pd.DataFrame) -> float:
-    """Pearson's r of transfer rate and accuracy; 0 where one of them does not vary, since it then says nothing."""
+    """Pearson's r of transfer rate and accuracy; 0 if one of them is constant."""
     from robustfeatures.experiments.shared.summaries import correlation
 
     if min(rows["accuracy"].nunique(), rows["transfer_rate"].nunique()) < 2:
@@ -138,10 +138,10 @@ def _association(rows: pd.DataFrame) -> float:
 
 
 def claims(results: Results) -> list[Claim]:
-    """That what an architecture learns from D_det predicts how often it is fooled: one correlation per seed."""
+    """Accuracy on D after training on D_det predicts the transfer rate: one correlation per seed."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    beside = _beside(results)
+    beside = _rates_of_own_network(results)
     found = []
     for attack, where in zip(ATTACKS, (SECTION, APPENDIX), strict=True):
         seeds = beside[(beside["attack"] == attack) & beside["transfer_rate"].notna()].groupby("seed")

@@ -1,9 +1,9 @@
 """A4: the D_R model on the D_R train set, on a D_R test set, and on the test split of D.
 
-not-bugs-2019, Appendix D.3, Table 8. The D_R test set is made from the test split as the D_R train set is from the
-train split. The paper does not say which D_R its Table 8 is of: its text names the one made from images, but its
-48.27 % on the standard test set is, in Table 7, the number of the one made from noise (from images: 48.20 %). Both
-are measured; the published numbers stand beside the one from noise.
+not-bugs-2019, Appendix D.3, Table 8. The D_R test set is made from the test split, like the D_R train set from
+the train split. The paper leaves open which D_R its Table 8 shows. Its text names the set made from images, but the
+48.27 % on the standard test set is in Table 7 the number for noise (from images: 48.20 %). Both sets are measured. The
+published numbers are compared with the set from noise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.shared.claims import Claim
 
-# The derived sets, and what the optimisation of each starts from.
+# The derived sets, and the start of the optimisation of each.
 DERIVED_SETS = {"D_R-images": "images", "D_R-noise": "noise"}
 TEST_SETS = ("robust train set", "robust test set", "standard test set")
 SECTION = "not-bugs-2019, Appendix D.3 and Table 8"
@@ -33,7 +33,7 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One evaluation per derived set, test set and seed; that on the test split of D is A1's."""
+    """One evaluation per derived set, test set and seed; A1 shares that on the test split of D."""
     radii = (0.0, *pieces.robustness.eps)
     found = []
     for seed in pieces.study.seeds:
@@ -57,10 +57,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per derived set, test set and radius."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     columns = ["row", "test_set", "eps"]
-    return with_published(over_seeds(results.evaluations, columns), results, columns)
+    return add_published(summarise_seeds(results.evaluations, columns), results, columns)
 
 
 def _smallest(rows: pd.DataFrame) -> float:
@@ -85,9 +85,9 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix D.3 says of these rows, at the smallest of the radii."""
+    """The claims of Appendix D.3 on these rows, at the smallest radius."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = results.evaluations
     eps = _smallest(rows)
@@ -100,7 +100,10 @@ def claims(results: Results) -> list[Claim]:
             f"{sentence} ({start})",
             SECTION,
             f"{name}, robust accuracy at eps {eps:g}: {more} minus {less}",
-            list(by_seed(rows, row=name, test_set=more, eps=eps) - by_seed(rows, row=name, test_set=less, eps=eps)),
+            list(
+                select_by_seed(rows, row=name, test_set=more, eps=eps)
+                - select_by_seed(rows, row=name, test_set=less, eps=eps)
+            ),
         )
         for name, start in DERIVED_SETS.items()
         for sentence, (more, less) in compared
@@ -118,7 +121,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Robust accuracy, at the smallest radius of the study, of models trained in the standard way on D_R: on the "
-        "samples of D_R that they were trained on, on samples of D_R made from the test split of D, and on that split "
+        "samples of D_R in their training set, on samples of D_R made from the test split of D, and on the test split "
         "itself. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -31,8 +31,8 @@ STUDY, SWEEP, SEARCH = "the study's attacks", "PGD", "CW-L2"
 class Settings(Strict):
     """The derived set and the radius; the numbers of PGD steps, and the CW attack.
 
-    For every number of steps those sizes are tried with which they would cover `reach` * eps in all if they went
-    straight ahead, none above eps. The paper says that it searched over step sizes, but not which.
+    The step sizes for each number of steps are `reach` * eps / steps, at most eps: in a straight line the steps cover
+    `reach` * eps. The paper searched over step sizes, but does not name them.
     """
 
     derived: str = "D_R-noise"
@@ -42,7 +42,7 @@ class Settings(Strict):
     cw: CarliniWagner = CW
 
     def pgd(self, steps: int) -> PGD:
-        """The attack of so many steps."""
+        """PGD with `steps` steps."""
         sizes = sorted({min(1.0, reach / steps) for reach in self.reach})
         return PGD(kind="pgd", steps=steps, relative_step_sizes=tuple(sizes))
 
@@ -51,7 +51,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """An evaluation per number of steps and seed, one under CW, and A1's.
 
     Raises:
-        UserError: the radius is none of the study's.
+        UserError: the radius is not in `robustness.eps` of the study.
     """
     if settings.eps not in pieces.robustness.eps:
         raise UserError(f"robustness.eps: {settings.eps:g} is missing")
@@ -74,14 +74,14 @@ def _at_radius(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per attack and number of steps."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     on = ["row", "steps", "eps"]
-    return with_published(over_seeds(_at_radius(results), on), results, on)
+    return add_published(summarise_seeds(_at_radius(results), on), results, on)
 
 
 def figure(results: Results) -> Figure:
-    """Accuracy against the number of steps, which the axis shows by its logarithm, as in Figure 8."""
+    """Accuracy against the number of steps, on a logarithmic axis, as in Figure 8."""
     from robustfeatures.experiments.shared.plots.lines import curves
 
     rows = _at_radius(results)
@@ -97,21 +97,21 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix D.2 says of these attacks."""
+    """The claims of Appendix D.2 on these attacks."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = _at_radius(results)
     least = rows.groupby("seed")["accuracy"].min()
     longest = max(results.settings.steps)
     shorter = max(steps for steps in results.settings.steps if steps <= longest / 2)
-    pgd = {steps: by_seed(rows, row=SWEEP, steps=steps) for steps in (shorter, longest)}
+    pgd = {steps: select_by_seed(rows, row=SWEEP, steps=steps) for steps in (shorter, longest)}
     return [
         Claim(
             "Over all attacks and step sizes, the accuracy does not drop by more than 2 points",
             SECTION,
             f"eps {results.settings.eps:g}: least accuracy over all attacks minus that under the study's attacks",
-            list(least - by_seed(rows, row=STUDY)),
+            list(least - select_by_seed(rows, row=STUDY)),
             threshold=-2.0,
         ),
         Claim(
@@ -125,7 +125,7 @@ def claims(results: Results) -> list[Claim]:
             "CW-L2 is no stronger than PGD (taken as 2 points)",
             SECTION,
             f"eps {results.settings.eps:g}: accuracy under CW-L2 minus PGD of {longest} steps",
-            list(by_seed(rows, row=SEARCH) - pgd[longest]),
+            list(select_by_seed(rows, row=SEARCH) - pgd[longest]),
             threshold=-2.0,
         ),
     ]
@@ -141,9 +141,9 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Accuracy on the test split of D of models trained on D_R, under L2 PGD of more and more steps, and under the "
-        "L2 attack of Carlini and Wagner at the steps that it takes for each constant. For each number of PGD steps "
-        "several step sizes are tried, and an image stands only if it withstands all. Lines are means over seeds, "
-        "bands standard deviations."
+        "Accuracy on the test split of D of models trained on D_R, against the number of steps of L2 PGD, and under "
+        "the L2 attack of Carlini and Wagner with its steps per constant. For each number of PGD steps several step "
+        "sizes are tried, and an image counts as correct only if it withstands all of them. Lines are means over "
+        "seeds, bands standard deviations."
     ),
 )

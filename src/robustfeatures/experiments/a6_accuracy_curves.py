@@ -1,4 +1,4 @@
-"""A6: accuracy on D as training on D_rand and D_det goes on, with a standard and with a robust source.
+"""A6: accuracy on D during training on D_rand and D_det, with a standard and with a robust source.
 
 not-bugs-2019, Appendix D.4 and D.5, Table 9 and Figure 10.
 """
@@ -43,7 +43,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def _parts(results: Results) -> pd.DataFrame:
-    """Mean accuracy over the first half of the epochs, over the second, and after the last; on D."""
+    """Mean accuracy on D over the first half of the epochs, over the second half, and after the last epoch."""
     import pandas as pd
 
     rows = results.histories[results.histories["probe"] == "test"]
@@ -59,10 +59,10 @@ def _parts(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per derived set and part of the training."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     columns = ["row", "epochs", "eps"]
-    return with_published(over_seeds(_parts(results), columns), results, columns)
+    return add_published(summarise_seeds(_parts(results), columns), results, columns)
 
 
 def figure(results: Results) -> Figure:
@@ -76,9 +76,9 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix D.4 says of these curves."""
+    """The claims of Appendix D.4 on these curves."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     parts = _parts(results)
     return [
@@ -86,7 +86,7 @@ def claims(results: Results) -> list[Claim]:
             f"Accuracy on D falls as training on {name} goes on",
             SECTION,
             f"{name}, accuracy on D: mean of the first half of the epochs minus mean of the second",
-            list(by_seed(parts, row=name, epochs=FIRST) - by_seed(parts, row=name, epochs=SECOND)),
+            list(select_by_seed(parts, row=name, epochs=FIRST) - select_by_seed(parts, row=name, epochs=SECOND)),
         )
         for name in ("D_rand-robust", "D_det-robust")
     ]

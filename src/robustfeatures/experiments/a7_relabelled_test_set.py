@@ -34,15 +34,17 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return [need for need in a2.needs(pieces, a2.Settings()) if need.row in DERIVED_SETS]
 
 
-def _named(results: Results) -> pd.DataFrame:
+def _name_test_sets(results: Results) -> pd.DataFrame:
     return results.evaluations.assign(test_set=results.evaluations["label_shift"].map(TEST_SETS))
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and test set."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    return with_published(over_seeds(_named(results), ["row", "test_set", "eps"]), results, ["row", "test_set", "eps"])
+    return add_published(
+        summarise_seeds(_name_test_sets(results), ["row", "test_set", "eps"]), results, ["row", "test_set", "eps"]
+    )
 
 
 def figure(results: Results) -> Figure:
@@ -50,7 +52,7 @@ def figure(results: Results) -> Figure:
     from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
-        _named(results),
+        _name_test_sets(results),
         group="row",
         bar="test_set",
         bar_label=lambda test_set: f"on {test_set}",
@@ -60,12 +62,12 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix D.6 says of these rows."""
+    """The claims of Appendix D.6 on these rows."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     def on(row: str, shift: int) -> pd.Series:
-        return by_seed(results.evaluations, row=row, label_shift=shift)
+        return select_by_seed(results.evaluations, row=row, label_shift=shift)
 
     return [
         Claim(

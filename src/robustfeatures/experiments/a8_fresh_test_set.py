@@ -1,9 +1,8 @@
-"""A8: models of D_rand and D_det on a test set that no choice was made on.
+"""A8: models of D_rand and D_det on a test set that played no part in any choice.
 
-not-bugs-2019, Appendix D.7, takes CIFAR-10.1 (Recht et al., 2019) for one, because CIFAR-10's test split has been in
-use for a decade. A study without such a second collection can still set the split that its choices were made on beside
-one that none was made on. That guards against choices that fit their split alone, and says nothing of another
-collection.
+not-bugs-2019, Appendix D.7, uses CIFAR-10.1 (Recht et al., 2019), because CIFAR-10's test split has been in use for a
+decade. A study without a second collection can compare the split that its choices used with an unused split. This
+detects choices that fit only their split, but it tests no other collection.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ SECTION = "not-bugs-2019, Appendix D.7"
 
 @dataclass(frozen=True, kw_only=True)
 class Sample(Strict):
-    """A split of D, or of another data set that the study names, which must have the same classes in the same order."""
+    """A split of D or of another named data set with the same classes in the same order."""
 
     data: Name = "D"
     split: Split = "test"
@@ -45,7 +44,7 @@ class Sample(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The images that choices may have been made on, and those that none was made on."""
+    """The images that choices may have used, and the images that no choice used."""
 
     used: Sample = field(default_factory=Sample)
     fresh: Sample
@@ -76,14 +75,14 @@ def _clean(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and test set."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     columns = ["row", "test_set", "eps"]
-    return with_published(over_seeds(_clean(results), columns), results, columns)
+    return add_published(summarise_seeds(_clean(results), columns), results, columns)
 
 
 def figure(results: Results) -> Figure:
-    """Two bars per training set: on the images in use, and on the fresh ones."""
+    """Two bars per training set: on the used images, and on the fresh images."""
     from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
@@ -97,9 +96,9 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix D.7 says of these rows."""
+    """The claims of Appendix D.7 on these rows."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = _clean(results)
     fresh = results.settings.fresh.shown
@@ -109,7 +108,7 @@ def claims(results: Results) -> list[Claim]:
             f"A model trained on {name} generalises to images that no choice was made on",
             SECTION,
             f"accuracy on {fresh}: {name} minus chance",
-            list(by_seed(rows, row=name, test_set=fresh) - chance),
+            list(select_by_seed(rows, row=name, test_set=fresh) - chance),
         )
         for name in DERIVED_SETS
     ]
@@ -125,8 +124,8 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Clean accuracy of models trained on D, D_rand and D_det, on images that choices may have been made on and on "
-        "images that none was made on (which these are, the legend says). Bars are means, whiskers standard "
+        "Clean accuracy of models trained on D, D_rand and D_det, on images that choices may have used and on images "
+        "that no choice used (see the legend). Bars are means, whiskers standard "
         "deviations, dots the seeds."
     ),
 )

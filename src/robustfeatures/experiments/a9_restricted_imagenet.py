@@ -27,17 +27,17 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """Those of A1's evaluations that Figure 12 shows."""
+    """The evaluations of A1 that Figure 12 shows."""
     return [need for need in a1.needs(pieces, a1.Settings()) if need.row in ROWS]
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Figure 12 shows, at the largest of the radii, which the adversary of training had."""
+    """The results of Figure 12, at the largest radius, which is that of adversarial training."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     largest = results.evaluations["eps"].max()
-    robust = {row: by_seed(results.evaluations, row=row, eps=largest) for row in ROWS}
+    robust = {row: select_by_seed(results.evaluations, row=row, eps=largest) for row in ROWS}
     compared = (
         ("Standard training on D_R gives more robustness than on D", "D_R-images", "standard"),
         ("Adversarial training on D is more robust than standard training on D_R", "adversarial", "D_R-images"),

@@ -33,9 +33,9 @@ PROBES = (
     Probe(name=CORRELATION, input="data", split="validation", measure="performance-correlation"),
 )
 PATHWAY_1, PATHWAY_2 = "pathway 1", "pathway 2"
-# What tells one curve from another.
+# The columns that identify a curve.
 CURVE = ["row", "pathway", "variant", "probe", "seed"]
-# Two epochs are taken for the same if they are no further apart than this share of the training.
+# Two epochs count as equal if their distance is at most this share of the training.
 SAME_EPOCH = 0.1
 
 
@@ -50,7 +50,7 @@ class Variant(Strict):
 
     @property
     def suffix(self) -> str:
-        """What its rows are called besides, unless they are of the study's own data and architecture."""
+        """The suffix of its rows; empty for the study's own data and architecture."""
         return "".join(f", {name}" for name in (self.architecture, self.data if self.data != "D" else None) if name)
 
 
@@ -103,51 +103,54 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
-def _smoothed(results: Results) -> pd.DataFrame:
+def _smooth(results: Results) -> pd.DataFrame:
     """The histories with a column `smoothed`."""
-    from robustfeatures.experiments.shared.turning_points import smoothed
+    from robustfeatures.experiments.shared.turning_points import smooth
 
     curves = results.histories.groupby(["row", "probe", "seed"])["accuracy"]
     window = results.settings.window
-    return results.histories.assign(smoothed=curves.transform(lambda values: smoothed(values, window)))
+    return results.histories.assign(smoothed=curves.transform(lambda values: smooth(values, window)))
 
 
-def _turns(results: Results) -> pd.DataFrame:
-    """Columns `CURVE` and turning_epoch: where the robust accuracy of pathway 1 is highest, and where that of
-    pathway 2, and every performance correlation, levels off; all of smoothed curves."""
+def _find_turning_epochs(results: Results) -> pd.DataFrame:
+    """Columns `CURVE` and turning_epoch of the smoothed curves.
+
+    The turning epoch of the robust accuracy of pathway 1 is its peak. The robust accuracy of pathway 2 and all
+    performance correlations turn where they level off.
+    """
     import pandas as pd
 
-    from robustfeatures.experiments.shared.turning_points import levelling_off, peak
+    from robustfeatures.experiments.shared.turning_points import find_peak, find_plateau
 
     found = []
-    for names, curve in _smoothed(results).groupby(CURVE, sort=False):
+    for names, curve in _smooth(results).groupby(CURVE, sort=False):
         _, pathway, _, probe, _ = names
         if probe in ("robust", CORRELATION):
-            measure = peak if probe == "robust" and pathway == PATHWAY_1 else levelling_off
+            measure = find_peak if probe == "robust" and pathway == PATHWAY_1 else find_plateau
             found.append((*names, measure(curve["epoch"], curve["smoothed"])))
     return pd.DataFrame(found, columns=[*CURVE, "turning_epoch"])
 
 
-def _last(results: Results) -> pd.DataFrame:
+def _select_last_epoch(results: Results) -> pd.DataFrame:
     rows = results.histories
     return rows[rows["epoch"] == rows.groupby("row")["epoch"].transform("max")].assign(eps=0.0)
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per pathway and probe: the value after the last epoch, and the epoch at which the curve turns."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    rows = _last(results).merge(_turns(results), on=CURVE, how="left")
-    summary = over_seeds(rows, ["row", "probe", "images", "eps"], values=("accuracy", "turning_epoch"))
-    return with_published(summary, results, ["row", "probe", "eps"])
+    rows = _select_last_epoch(results).merge(_find_turning_epochs(results), on=CURVE, how="left")
+    summary = summarise_seeds(rows, ["row", "probe", "images", "eps"], values=("accuracy", "turning_epoch"))
+    return add_published(summary, results, ["row", "probe", "eps"])
 
 
 def figure(results: Results) -> Figure:
-    """Curves over the epochs, one panel per pathway; smoothed, and thin as they were measured."""
+    """Curves over the epochs, one panel per pathway; thick lines are smoothed, thin lines are not."""
     from robustfeatures.experiments.shared.plots import curves
 
     return curves(
-        _smoothed(results),
+        _smooth(results),
         panel="row",
         line="probe",
         x="epoch",
@@ -159,7 +162,7 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Sections 4.2 and 4.3 say of these curves, for each variant."""
+    """The claims of Sections 4.2 and 4.3 on these curves, for each variant."""
     return [
         claim
         for variant in results.settings.variants()
@@ -169,15 +172,15 @@ def claims(results: Results) -> list[Claim]:
 
 def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    last = _last(results)
+    last = _select_last_epoch(results)
     epochs = results.histories.groupby("row")["epoch"].transform("max")
     quarter = results.histories[results.histories["epoch"] <= epochs / 4]
     early = quarter.groupby(CURVE)["accuracy"].mean().reset_index()
 
     def at(rows: pd.DataFrame, pathway: str, probe: str) -> pd.Series:
-        return by_seed(rows, pathway=pathway, variant=suffix, probe=probe)
+        return select_by_seed(rows, pathway=pathway, variant=suffix, probe=probe)
 
     def gap(rows: pd.DataFrame, pathway: str) -> pd.Series:
         return at(rows, pathway, "robust") - at(rows, pathway, "non-robust")
@@ -217,16 +220,16 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
 
 def _correlation_claims(results: Results, suffix: str) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    turns, epochs = _turns(results), int(results.histories["epoch"].max())
+    turns, epochs = _find_turning_epochs(results), int(results.histories["epoch"].max())
     found = []
     for pathway, sentence in (
         (PATHWAY_1, "On pathway 1 the performance correlation levels off when the robust accuracy turns down"),
         (PATHWAY_2, "On pathway 2 the performance correlation levels off with the robust accuracy"),
     ):
         robust, correlation = (
-            by_seed(turns, value="turning_epoch", pathway=pathway, variant=suffix, probe=probe)
+            select_by_seed(turns, value="turning_epoch", pathway=pathway, variant=suffix, probe=probe)
             for probe in ("robust", CORRELATION)
         )
         apart = (correlation - robust).abs() / epochs
@@ -253,12 +256,12 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Accuracy per epoch of training on D_det: on its train and validation splits, on D (non-robust) and on D "
-        "relabelled by t(y) = (y + 1) mod C (robust). Performance correlation, times 100, is that of the network with "
-        "a logistic regression of the images trained on: mu = I(F; Y) - I(F; Y | L) on the validation split of D_det, "
-        "logarithms to the base C, entropies after Chao, Wang and Jost (2013). Thick lines are moving averages over "
-        "epochs, thin ones as measured; means over seeds, bands standard deviations. The turning epoch is where the "
-        "smoothed robust accuracy of pathway 1 is highest, and where that of pathway 2 or a correlation levels off: "
-        "the knot k of a + b min(epoch, k). Each value is taken on as many images as the table says; what that cost in "
-        "seconds stands in each model's reference and log."
+        "relabelled by t(y) = (y + 1) mod C (robust). The performance correlation, times 100, compares the network "
+        "with a logistic regression L on the training images: mu = I(F; Y) - I(F; Y | L) on the validation split of "
+        "D_det, logarithms to the base C, entropies after Chao, Wang and Jost (2013). Thick lines are moving averages "
+        "over epochs, thin ones as measured; means over seeds, bands standard deviations. The turning epoch is where "
+        "the smoothed robust accuracy of pathway 1 is highest, and where that of pathway 2 or a correlation levels "
+        "off: the knot k of a + b min(epoch, k). The table gives the number of images per value; each model's "
+        "reference and log give the cost in seconds."
     ),
 )

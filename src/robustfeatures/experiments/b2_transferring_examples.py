@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.derived.settings import Transferring
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.grid_rows import AT_THE_END, varied, with_augmentation
+from robustfeatures.experiments.shared.grid_rows import AFTER_LAST_EPOCH, simplify_augmentation, varied_fields
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.training.settings import Probe
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 3 and Figure 2"
-# A second network on the same data shares no draw with the first.
+# The second network on the same data has random draws of its own.
 SECOND_SEED = 2000
 SETS = {"transferring": True, "not transferring": False}
 SELECTION = "D, validation"
 PROBES = (
-    Probe(name=SELECTION, input="original", split="validation", every=AT_THE_END),
-    Probe(name="D", input="original", split="test", every=AT_THE_END),
-    Probe(name="D_shift", input="original", split="test", label_shift=1, every=AT_THE_END),
+    Probe(name=SELECTION, input="original", split="validation", every=AFTER_LAST_EPOCH),
+    Probe(name="D", input="original", split="test", every=AFTER_LAST_EPOCH),
+    Probe(name="D_shift", input="original", split="test", label_shift=1, every=AFTER_LAST_EPOCH),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The derived set, and the grid of trainings on its two halves; D needs a validation split, to choose by."""
+    """The derived set, and the grid of trainings on its two parts; D needs a validation split to choose cells."""
 
     derived: str = "D_det"
     grid: str
 
 
-def second_model(pieces: Pieces, training: str, seed: int) -> Recipe:
-    """Another network trained by a named training on D, with draws of its own."""
+def make_second_model(pieces: Pieces, training: str, seed: int) -> Recipe:
+    """A second network with a named training on D and random draws of its own."""
     label = f"{pieces.data().label}-{training}-second"
     return pieces.model(label, training, seed, {"data": pieces.data()}, seed_offset=SECOND_SEED)
 
@@ -53,7 +53,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     found, cells = [], pieces.grid(settings.grid)
     for seed in pieces.study.seeds:
         examples = pieces.derived(settings.derived, seed)
-        second = second_model(pieces, pieces.study.derived[settings.derived].source, seed)
+        second = make_second_model(pieces, pieces.study.derived[settings.derived].source, seed)
         for row, transfers in SETS.items():
             name = f"{settings.derived}-{row.replace(' ', '-')}"
             method = Transferring(kind="transferring", transfers=transfers)
@@ -72,11 +72,13 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def _chosen(results: Results) -> pd.DataFrame:
-    """The histories with a column `chosen`: of each half's cells "yes" for the one with the best mean validation
-    accuracy on D over seeds; of equally good ones the first."""
-    rows = with_augmentation(results.histories)
-    fields = varied(rows)
+def _mark_chosen(results: Results) -> pd.DataFrame:
+    """The histories with a column `chosen`: "yes" for the best cell of each part of D_det, else "no".
+
+    The best cell has the highest mean validation accuracy on D over seeds; among equal cells it is the first.
+    """
+    rows = simplify_augmentation(results.histories)
+    fields = varied_fields(rows)
     means = rows[rows["probe"] == SELECTION].groupby(["row", *fields], sort=False)["accuracy"].mean().reset_index()
     best = means.loc[means.groupby("row", sort=False)["accuracy"].idxmax(), ["row", *fields]]
     marked = rows.merge(best.assign(chosen="yes"), on=["row", *fields], how="left")
@@ -85,18 +87,18 @@ def _chosen(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per half, cell and set; `chosen` marks the cell with the best validation accuracy on D."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    rows = _chosen(results).rename(columns={"probe": "test_set"}).assign(eps=0.0)
-    by = ["row", *varied(rows), "chosen", "test_set", "eps"]
-    return with_published(over_seeds(rows, by), results, ["row", "test_set"])
+    rows = _mark_chosen(results).rename(columns={"probe": "test_set"}).assign(eps=0.0)
+    by = ["row", *varied_fields(rows), "chosen", "test_set", "eps"]
+    return add_published(summarise_seeds(rows, by), results, ["row", "test_set"])
 
 
 def figure(results: Results) -> Figure:
     """Figure 2: the accuracies of the chosen cells on D and on D_shift."""
     from robustfeatures.experiments.shared.plots import grouped_bars
 
-    rows = _chosen(results)
+    rows = _mark_chosen(results)
     return grouped_bars(
         rows[(rows["chosen"] == "yes") & (rows["probe"] != SELECTION)],
         group="row",
@@ -107,15 +109,15 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 3 says of the chosen cells."""
+    """The claims of Section 3 on the chosen cells."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    rows = _chosen(results)
+    rows = _mark_chosen(results)
     rows = rows[rows["chosen"] == "yes"]
 
     def on(row: str, probe: str) -> pd.Series:
-        return by_seed(rows, row=row, probe=probe)
+        return select_by_seed(rows, row=row, probe=probe)
 
     yes, no = SETS
     return [
@@ -151,8 +153,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Accuracy on the test split of D, and on it relabelled by t(y) = (y + 1) mod C (D_shift), of models trained on "
-        "those examples of D_det that a second network on D takes for their target, and on the others. Of each grid of "
-        "trainings the figure shows the cell with the best mean accuracy on the validation split of D; the table shows "
-        "all. Bars are means, whiskers standard deviations, dots the seeds."
+        "those examples of D_det that a second network on D classifies as their target, and on the others. The figure "
+        "shows the training with the best mean accuracy on the validation split of D; the table shows the whole grid. "
+        "Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -1,4 +1,4 @@
-"""B3: which hyper-parameters lead to which pathway, and where one turns into the other.
+"""B3: the hyper-parameters that lead to each pathway, and the transition between the pathways.
 
 two-pathways-2021, Appendix C, Table 5.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.grid_rows import AT_THE_END, varied, with_augmentation
+from robustfeatures.experiments.shared.grid_rows import AFTER_LAST_EPOCH, simplify_augmentation, varied_fields
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Probe
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SECTION = "two-pathways-2021, Appendix C and Table 5"
 DECAY = "weight_decay"
 PROBES = (
-    Probe(name="D", input="original", split="test", every=AT_THE_END),
-    Probe(name="D_shift", input="original", split="test", label_shift=1, every=AT_THE_END),
+    Probe(name="D", input="original", split="test", every=AFTER_LAST_EPOCH),
+    Probe(name="D_shift", input="original", split="test", label_shift=1, every=AFTER_LAST_EPOCH),
 )
 
 
@@ -64,24 +64,24 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per cell and set."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    rows = with_augmentation(results.histories).rename(columns={"probe": "test_set"}).assign(eps=0.0)
-    by = [*varied(rows), "test_set"]
-    return with_published(over_seeds(rows, [*by, "eps"]), results, by)
+    rows = simplify_augmentation(results.histories).rename(columns={"probe": "test_set"}).assign(eps=0.0)
+    by = [*varied_fields(rows), "test_set"]
+    return add_published(summarise_seeds(rows, [*by, "eps"]), results, by)
 
 
-def gaps(results: Results) -> pd.DataFrame:
+def compute_gaps(results: Results) -> pd.DataFrame:
     """The varied fields, seed, D and D_shift (percent), and `gap`, their difference; one line per cell and seed."""
-    rows = with_augmentation(results.histories)
-    wide = rows.pivot_table(index=[*varied(rows), "seed"], columns="probe", values="accuracy", sort=False)
+    rows = simplify_augmentation(results.histories)
+    wide = rows.pivot_table(index=[*varied_fields(rows), "seed"], columns="probe", values="accuracy", sort=False)
     return wide.assign(gap=wide["D"] - wide["D_shift"]).reset_index()
 
 
-def series(results: Results) -> pd.DataFrame:
-    """Of `gaps` the lines along which the weight decay takes the most values, the rest alike, sorted by it."""
-    rows = gaps(results)
-    others = [field for field in varied(with_augmentation(results.histories)) if field != DECAY]
+def select_series(results: Results) -> pd.DataFrame:
+    """The rows of `compute_gaps` that vary only the weight decay, with the most values of it, sorted by it."""
+    rows = compute_gaps(results)
+    others = [field for field in varied_fields(simplify_augmentation(results.histories)) if field != DECAY]
     if others:
         counts = rows.groupby(others, sort=False)[DECAY].transform("nunique")
         rows = rows[counts == counts.max()]
@@ -95,12 +95,12 @@ def figure(results: Results) -> Figure:
     """A heat map of the gap over all cells, and the two accuracies along the series with their crossing."""
     from robustfeatures.experiments.shared.plots.transitions import heat_map_with_transition
 
-    line = series(results)
-    crossing, low, high = crossing_of(line)
-    rows = gaps(results)
-    others = [field for field in varied(with_augmentation(results.histories)) if field != DECAY]
+    line = select_series(results)
+    crossing, low, high = find_crossing(line)
+    rows = compute_gaps(results)
+    others = [field for field in varied_fields(simplify_augmentation(results.histories)) if field != DECAY]
     return heat_map_with_transition(
-        rows.assign(name=[_named(others, values) for values in rows[others].itertuples(index=False)]),
+        rows.assign(name=[_name_cell(others, values) for values in rows[others].itertuples(index=False)]),
         line,
         column=DECAY,
         crossing=crossing,
@@ -109,29 +109,29 @@ def figure(results: Results) -> Figure:
     )
 
 
-def _named(fields: list[str], values: tuple[object, ...]) -> str:
+def _name_cell(fields: list[str], values: tuple[object, ...]) -> str:
     return ", ".join(f"{field.replace('_', ' ')} {value}" for field, value in zip(fields, values, strict=True))
 
 
-def crossing_of(line: pd.DataFrame) -> tuple[float, float, float]:
+def find_crossing(line: pd.DataFrame) -> tuple[float, float, float]:
     """The weight decay at which the mean gap over seeds crosses zero, and its 95 % interval."""
-    from robustfeatures.experiments.shared.turning_points import crossing_interval, transition
+    from robustfeatures.experiments.shared.turning_points import bootstrap_crossing, fit_transition
 
     curves = line.pivot_table(index="seed", columns=DECAY, values="gap")
     decays = curves.columns.to_numpy(dtype=float)
-    return transition(decays, curves.mean().to_numpy()).crossing, *crossing_interval(decays, curves.to_numpy())
+    return fit_transition(decays, curves.mean().to_numpy()).crossing, *bootstrap_crossing(decays, curves.to_numpy())
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix C says of the series."""
+    """The claims of Appendix C on the series."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.turning_points import transition
+    from robustfeatures.experiments.shared.turning_points import fit_transition
 
-    line = series(results)
+    line = select_series(results)
     curves = line.pivot_table(index="seed", columns=DECAY, values="gap")
     decays = curves.columns.to_numpy(dtype=float)
-    crossing, low, high = crossing_of(line)
-    turns = [transition(decays, curve) for curve in curves.to_numpy()]
+    crossing, low, high = find_crossing(line)
+    turns = [fit_transition(decays, curve) for curve in curves.to_numpy()]
     at = f"the two cross at weight decay {crossing:.3g}, 95 % interval over seeds {low:.3g} to {high:.3g} (bootstrap)"
     return [
         Claim(
@@ -167,8 +167,8 @@ EXPERIMENT = Experiment(
     caption=(
         "Accuracy on the test split of D (non-robust) and on it relabelled by t(y) = (y + 1) mod C (D_shift, robust) "
         "after training on D_det with each cell of the grid. The heat map shows their difference, means over seeds. "
-        "Beside it both along the weight decay where it takes most values; the line is where they cross, the band its "
-        "95 % interval: isotonic regression of the difference, straight between the cells, bootstrap over seeds. A "
-        "difference that never changes its sign counts as crossing at an end of the series."
+        "Beside it: both accuracies along the weight decay, with the other fields fixed. The vertical line is their "
+        "crossing, the band its 95 % interval, by isotonic regression of the difference, linear between the cells, and "
+        "bootstrap over seeds. If the difference never changes its sign, the crossing is an end of the series."
     ),
 )

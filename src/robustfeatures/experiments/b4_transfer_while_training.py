@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import PositiveInt, Strict
-from robustfeatures.experiments.b2_transferring_examples import second_model
+from robustfeatures.experiments.b2_transferring_examples import make_second_model
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Adversary, Probe, ProbeAttack
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 SECTION = "two-pathways-2021, Section 4.2 and Figure 4"
 ATTACK = "attack success"
 NORMAL, OVERFIT = "transfer to the second normal", "transfer to the second overfit"
-# What the probe of an attack is called of the other networks that are shown the same examples.
+# The names of the attack's probe on the other networks, which classify the same examples.
 TRANSFER = {"normal": NORMAL, "overfit": OVERFIT}
 # Table 3 of Appendix C.
 PAPER = Adversary(norm="l2", eps=0.5, step_size=0.1, steps=100)
-# What "high" and "fail" are taken for: shares in percent.
+# Thresholds for "high" and "fail", in percent.
 HIGH, FAILING = 50.0, 10.0
 
 
@@ -35,7 +35,7 @@ HIGH, FAILING = 50.0, 10.0
 class Settings(Strict):
     """The named trainings of the two kinds of network, and the targeted attack, towards t(y) = (y + 1) mod C.
 
-    It is made of `images` of the test split, drawn once, after every `every` epochs.
+    Every `every` epochs it attacks the same `images` of the test split.
     """
 
     normal: str
@@ -65,8 +65,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     found = []
     for seed in pieces.study.seeds:
         seconds = {
-            "normal": second_model(pieces, settings.normal, seed),
-            "overfit": second_model(pieces, settings.overfit, seed),
+            "normal": make_second_model(pieces, settings.normal, seed),
+            "overfit": make_second_model(pieces, settings.overfit, seed),
         }
         for row, training in (("normal", settings.normal), ("overfit", settings.overfit)):
             label = f"{data.label}-{training}-probed"
@@ -75,22 +75,24 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def _curves(results: Results) -> pd.DataFrame:
+def _name_transfers(results: Results) -> pd.DataFrame:
     rows = results.histories
     return rows.assign(probe=rows["network"].map(TRANSFER).fillna(rows["probe"]))
 
 
-def _last(results: Results) -> pd.DataFrame:
-    rows = _curves(results)
+def _select_last_epoch(results: Results) -> pd.DataFrame:
+    rows = _name_transfers(results)
     return rows[rows["epoch"] == rows.groupby("row")["epoch"].transform("max")].assign(eps=0.0)
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per network and probe, after the last epoch."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    return with_published(
-        over_seeds(_last(results), ["row", "probe", "images", "eps"]), results, ["row", "probe", "eps"]
+    return add_published(
+        summarise_seeds(_select_last_epoch(results), ["row", "probe", "images", "eps"]),
+        results,
+        ["row", "probe", "eps"],
     )
 
 
@@ -98,18 +100,18 @@ def figure(results: Results) -> Figure:
     """Curves over the epochs, one panel per network."""
     from robustfeatures.experiments.shared.plots import curves
 
-    return curves(_curves(results), panel="row", line="probe", x="epoch", xlabel="epoch")
+    return curves(_name_transfers(results), panel="row", line="probe", x="epoch", xlabel="epoch")
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 4.2 says of the networks after the last epoch."""
+    """The claims of Section 4.2 on the networks after the last epoch."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    last = _last(results)
+    last = _select_last_epoch(results)
 
     def at(row: str, probe: str) -> pd.Series:
-        return by_seed(last, row=row, probe=probe)
+        return select_by_seed(last, row=row, probe=probe)
 
     return [
         *(
@@ -157,9 +159,9 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Per epoch of training on D, normally and so that it overfits: accuracy on the train and validation splits, "
-        "success of targeted PGD towards t(y) = (y + 1) mod C on test images, and how often a second normal and a "
-        "second overfit network take the same adversarial examples for their target. Lines are means over seeds, bands "
-        "standard deviations. Each value is taken on as many images as the table says; what that cost in seconds "
-        "stands in each model's reference and log."
+        "success of targeted PGD towards t(y) = (y + 1) mod C on test images, and the share of the same adversarial "
+        "examples that a second normal and a second overfit network classify as their target. Lines are means over "
+        "seeds, bands standard deviations. The table gives the number of images per value; each model's reference and "
+        "log give the cost in seconds."
     ),
 )

@@ -1,4 +1,4 @@
-"""B5: whether the non-robust features of one data set generalise to another one with the same classes.
+"""B5: generalisation of the non-robust features of one data set to another one with the same classes.
 
 two-pathways-2021, Section 6, Table 2.
 """
@@ -67,10 +67,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and test set."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    return with_published(
-        over_seeds(results.evaluations, ["row", "tested_on", "eps"]), results, ["row", "tested_on", "eps"]
+    return add_published(
+        summarise_seeds(results.evaluations, ["row", "tested_on", "eps"]), results, ["row", "tested_on", "eps"]
     )
 
 
@@ -88,9 +88,9 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 6 says of the two models trained on D_det."""
+    """The claims of Section 6 on the two models trained on D_det."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     chance = percent(1 / results.evaluations["classes"].iloc[0])
     first, second = results.settings.first.data, results.settings.second.data
@@ -100,7 +100,7 @@ def claims(results: Results) -> list[Claim]:
             f"Non-robust features of {source} generalise to {target}{weaker}",
             SECTION,
             f"accuracy of D_det of {source} on {target} minus chance",
-            list(by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - chance),
+            list(select_by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - chance),
         )
         for source, target in ((first, second), (second, first))
     ]
@@ -117,8 +117,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Clean accuracy on the test splits of two data sets with the same classes, of models trained on either and on "
-        "the D_det of either. Where both are halves of one source, as the claims then say, what is peculiar to the "
-        "source is common to both, and the test is weaker. Bars are means, whiskers standard deviations, dots the "
+        "the D_det of either. If both are halves of one source (see the claims), they share all peculiarities of the "
+        "source, and the test is weaker. Bars are means, whiskers standard deviations, dots the "
         "seeds."
     ),
 )

@@ -1,7 +1,7 @@
 """B6: gradient descent on the toy linear model: Theorems 1 and 2 over a grid, and the phase diagram.
 
-two-pathways-2021, Section 5 and Appendix A. The theorems, the threshold derived from the closed form of w_T, and where
-the printed one differs, stand in `theory/toy_linear_model.py`.
+two-pathways-2021, Section 5 and Appendix A. `theory/toy_linear_model.py` has the theorems, the threshold derived
+from the closed form of w_T, and its differences from the printed one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 5 and Appendix A"
-# What "with high probability" is taken to mean, percent of the cells; and "approaches 1", percent of the sample.
+# Thresholds for "with high probability", percent of the cells, and for "approaches 1", percent of the sample.
 HIGH = 95.0
 FITTED = 99.9
 VALUES = (
@@ -43,9 +43,9 @@ Size = Annotated[float, Gt(0), Lt(1)]
 class Settings(Strict):
     """The grid of the phase diagrams, one per p and n: k and eps at equal ratios; and the curves.
 
-    `dimension` is d. For n of `simulated_examples` gradient descent takes `steps_per_example` n steps at
-    `relative_rate` of Theorem 2's largest rate; for n of `limit_examples` its limit is taken from the closed form of
-    w_T. The curves are of one p, n and eps, for a k on either side of the threshold. The paper prints no settings.
+    `dimension` is d. For each n in `simulated_examples` gradient descent takes `steps_per_example` n steps at
+    `relative_rate` times Theorem 2's largest rate. For each n in `limit_examples` the closed form of w_T gives its
+    limit. The curves have one p, n and eps, and a k on either side of the threshold. The paper prints no settings.
     """
 
     p: Annotated[tuple[Chance, ...], MinLen(1)] = (0.1, 0.3)
@@ -106,8 +106,8 @@ def _steps(settings: Settings) -> list[int]:
     return [*(mark for mark in marks if mark < last), last]
 
 
-def _judged(results: Results) -> pd.DataFrame:
-    """One row per cell and seed of the phase diagrams: which feature wins, and percent agreement with each rule."""
+def _judge_cells(results: Results) -> pd.DataFrame:
+    """One row per cell and seed of the phase diagrams: the winning feature, and agreement with each rule in percent."""
     import numpy as np
 
     from robustfeatures.theory.toy_linear_model import first_step_bound, printed_threshold, threshold
@@ -121,7 +121,7 @@ def _judged(results: Results) -> pd.DataFrame:
             "limit": rows[np.isinf(rows["step"])],
         }.items()
     }
-    # The limit alone for those n that were not simulated.
+    # For n without a simulation only the limit exists.
     last = cells["simulated"].combine_first(cells["limit"]).reset_index()
     p, k, eps, examples = (last[column].to_numpy() for column in ("p", "k", "eps", "examples"))
     ahead = {
@@ -141,7 +141,7 @@ def _judged(results: Results) -> pd.DataFrame:
         wins=percent(wins),
         **{name: percent(rule == wins) for name, rule in rules.items()},
         disputed=np.where(rules["derived"] != rules["printed"], percent(rules["derived"] == wins), np.nan),
-        # Theorem 1 speaks of the cells within its bound alone.
+        # Theorem 1 covers only the cells within its bound.
         first_step=np.where(eps <= first_step_bound(p, k), percent(~ahead["first"].to_numpy(dtype=bool)), np.nan),
         closed_form=np.where(simulated, percent(ahead["limit"].to_numpy() == wins), np.nan),
         accuracy_as_predicted=percent(near),
@@ -157,11 +157,11 @@ def _index(rows: pd.DataFrame) -> pd.MultiIndex:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """One line per p and n: the share of cells in which each rule is right, means over the cells first."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    """One line per p and n: the share of cells in which each rule is right."""
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    shares = _judged(results).groupby(["p", "examples", "seed"], sort=False)[list(VALUES)].mean().reset_index()
-    return over_seeds(shares, ["p", "examples"], values=VALUES)
+    shares = _judge_cells(results).groupby(["p", "examples", "seed"], sort=False)[list(VALUES)].mean().reset_index()
+    return summarise_seeds(shares, ["p", "examples"], values=VALUES)
 
 
 def figure(results: Results) -> Figure:
@@ -176,7 +176,7 @@ def figure(results: Results) -> Figure:
     curves = results.measurements[results.measurements["row"] == "curves"]
     _curves(left.subplots(2, 1, sharex=True), curves, settings)
     grid = right.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    judged = _judged(results)
+    judged = _judge_cells(results)
     for line, examples in zip(grid, settings.simulated_examples + settings.limit_examples, strict=True):
         for axes, p in zip(line, settings.p, strict=True):
             rows = judged[(judged["p"] == p) & (judged["examples"] == examples)]
@@ -220,7 +220,7 @@ def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any
 
     share = rows.pivot_table(index="eps", columns="k", values="wins", aggfunc="mean")
     k, eps = share.columns.to_numpy(), share.index.to_numpy()
-    # Lines are seen on the darkest of these.
+    # The darkest grey is light enough for the lines to be visible.
     greys = LinearSegmentedColormap.from_list("greys", ["1.0", "0.4"])
     shown = axes.pcolormesh(k, eps, share.to_numpy(), cmap=greys, vmin=0, vmax=100, shading="nearest", lw=0)
     fine = np.geomspace(eps.min(), eps.max(), 2000)
@@ -244,11 +244,11 @@ def _phase(axes: Axes, rows: pd.DataFrame, p: float, examples: int) -> tuple[Any
 
 
 def claims(results: Results) -> list[Claim]:
-    """Both theorems at the largest n, since they ask for a large one, and what was simulated."""
+    """Both theorems at the largest n, since they assume a large n, and the claims on simulated cells."""
     from robustfeatures.experiments.shared.claims import Claim
 
     settings: Settings = results.settings
-    judged = _judged(results)
+    judged = _judge_cells(results)
     most = max(settings.simulated_examples + settings.limit_examples)
     shares = judged[judged["examples"] == most].groupby("seed")[list(VALUES)].mean()
     simulated = judged[judged["examples"].isin(settings.simulated_examples)].groupby("seed")[list(VALUES)].mean()
@@ -313,12 +313,12 @@ EXPERIMENT = Experiment(
     claims=claims,
     units=dict.fromkeys(VALUES, "%"),
     caption=(
-        "Left: what the robust and the non-robust feature contribute to the output along gradient descent, for a k "
-        "below and above the threshold; lines are means over seeds, bands standard deviations. Right: which feature "
-        "wins in the end (dark: the non-robust one), with the threshold of Theorem 2 derived from the closed form, as "
-        "printed, and the bound below which Theorem 1 has the robust feature ahead after one step. In the table each "
-        "column is a share of cells: in which a rule agrees with gradient descent, disputed: where the printed and the "
-        "derived threshold disagree and the derived one is right, first_step: within Theorem 1's bound, closed_form: "
-        "where simulation and closed form have the same winner."
+        "Left: the weights of the robust and the non-robust feature in the output during gradient descent, for a k "
+        "below and above the threshold; lines are means over seeds, bands standard deviations. Right: the winning "
+        "feature in the limit (dark: the non-robust one). Lines: the threshold of Theorem 2, derived from the closed "
+        "form and as printed, and the bound of Theorem 1, below which the robust feature leads after one step. In the "
+        "table each column is the share of cells in which a rule agrees with gradient descent. disputed: among cells "
+        "between the two thresholds, those in which the derived one is right. first_step: cells within Theorem 1's "
+        "bound. closed_form: simulation and closed form have the same winner."
     ),
 )

@@ -1,7 +1,7 @@
-"""B7: the dogs-and-cats illustration with known features: what networks trained on flipped pairs recover.
+"""B7: dogs and cats with known features: the features that networks learn from flipped pairs.
 
-two-pathways-2021, Section 2, Table 1 and Figure 3. The four features and what Section 2 predicts of them stand in
-`theory/dogs_and_cats.py`.
+two-pathways-2021, Section 2, Table 1 and Figure 3. `theory/dogs_and_cats.py` has the four features and the predictions
+of Section 2.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Share = Annotated[float, Gt(0.5), Lt(1)]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """How often snout, eyes and first pixel agree with the label, how much they change a pixel, noise, radius, network.
+    """Agreement and amplitude of snout, eyes and first pixel, sample sizes, noise, radius, network and training.
 
-    The paper gives no numbers. The radius lets the adversary turn eyes and first pixel round, and not the snout.
+    The paper gives no numbers. With this radius the adversary can flip eyes and first pixel, but not the snout.
     """
 
     examples: PositiveInt = 1000
@@ -67,21 +67,21 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
-def _measured(results: Results) -> pd.DataFrame:
+def _accuracies_in_percent(results: Results) -> pd.DataFrame:
     """The rows with accuracies in percent."""
     rows = results.measurements
     return rows.assign(value=rows["value"].mask(rows["quantity"] == "accuracy", percent(rows["value"])))
 
 
-def _last(results: Results) -> pd.DataFrame:
-    rows = _measured(results)
+def _select_last_epoch(results: Results) -> pd.DataFrame:
+    rows = _accuracies_in_percent(results)
     last: pd.DataFrame = rows[rows["epoch"] == rows["epoch"].max()]
     return last
 
 
 def _shares(results: Results) -> pd.DataFrame:
-    """Effects of the three features as percent of the sum of their sizes, for networks differ in scale."""
-    rows = _last(results)
+    """Effects of the three features in percent of the sum of their sizes, since networks differ in scale."""
+    rows = _select_last_epoch(results)
     rows = rows[(rows["quantity"] == "effect") & rows["feature"].isin(FEATURES)]
     total = rows["value"].abs().groupby([rows["trained_on"], rows["seed"]]).transform("sum")
     return rows.assign(share=percent(rows["value"] / total))
@@ -89,13 +89,13 @@ def _shares(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set, quantity and feature, after the last epoch."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    return over_seeds(_last(results), ["trained_on", "quantity", "feature"], values=("value",))
+    return summarise_seeds(_select_last_epoch(results), ["trained_on", "quantity", "feature"], values=("value",))
 
 
 def figure(results: Results) -> Figure:
-    """A dog and a cat and what is done to them, what each network learned, and the accuracy on D over the epochs."""
+    """Dogs and cats with their changes, the effects that each network learned, and the accuracy on D per epoch."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(8.4, 5.2), layout="constrained")
@@ -104,7 +104,7 @@ def figure(results: Results) -> Figure:
     _pets(above, results.settings)
     left, right = below.subplots(1, 2, width_ratios=(1.5, 1))
     _bars(left, _shares(results))
-    rows = _measured(results)
+    rows = _accuracies_in_percent(results)
     _curves(right, rows[(rows["quantity"] == "accuracy") & (rows["feature"] == "D")])
     below.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return drawn
@@ -137,9 +137,9 @@ def _pets(place: Any, settings: Settings) -> None:
 def _bars(axes: Axes, rows: pd.DataFrame) -> None:
     import numpy as np
 
-    from robustfeatures.experiments.shared.plots.style import COLOURS, HATCHES, in_order, spread
+    from robustfeatures.experiments.shared.plots.style import COLOURS, HATCHES, distinct, seed_deviation
 
-    sets = in_order(rows["trained_on"])
+    sets = distinct(rows["trained_on"])
     for number, feature in enumerate(FEATURES):
         found = [rows[(rows["trained_on"] == name) & (rows["feature"] == feature)]["share"].to_numpy() for name in sets]
         places = np.arange(len(sets)) + (number - 1) * 0.27
@@ -147,7 +147,7 @@ def _bars(axes: Axes, rows: pd.DataFrame) -> None:
             places,
             [values.mean() for values in found],
             0.27,
-            yerr=[spread(values) for values in found],
+            yerr=[seed_deviation(values) for values in found],
             color=COLOURS[1 + number],
             edgecolor="black",
             linewidth=0.6,
@@ -166,9 +166,9 @@ def _bars(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _curves(axes: Axes, rows: pd.DataFrame) -> None:
-    from robustfeatures.experiments.shared.plots.style import COLOURS, STYLES, in_order, value_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, STYLES, distinct, value_axis
 
-    for number, name in enumerate(in_order(rows["trained_on"])):
+    for number, name in enumerate(distinct(rows["trained_on"])):
         found = rows[rows["trained_on"] == name].groupby("epoch")["value"].agg(["mean", "std"]).fillna(0.0)
         epochs, middle = found.index.to_numpy(), found["mean"].to_numpy()
         axes.plot(epochs, middle, color=COLOURS[number], linestyle=STYLES[number], label=f"on {name}")
@@ -179,9 +179,9 @@ def _curves(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 2 says such networks learn, and the inequalities (6) to (8) that make f4 contaminated."""
+    """The claims of Section 2 on the learned features, and inequalities (6) to (8), by which f4 is contaminated."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     shares = _shares(results)
     effects = [
@@ -196,7 +196,7 @@ def claims(results: Results) -> list[Claim]:
             sentence,
             SECTION,
             f"effect of {feature} towards {'dog' if sign > 0 else 'cat'} (percent of all)",
-            list(sign * by_seed(shares, value="share", trained_on=trained_on, feature=feature)),
+            list(sign * select_by_seed(shares, value="share", trained_on=trained_on, feature=feature)),
         )
         for sentence, trained_on, feature, sign in effects
     ]
@@ -205,9 +205,11 @@ def claims(results: Results) -> list[Claim]:
 
 def _value(results: Results, trained_on: str, quantity: str, feature: str) -> pd.Series:
     """One quantity after the last epoch, by seed."""
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    return by_seed(_last(results), value="value", trained_on=trained_on, quantity=quantity, feature=feature)
+    return select_by_seed(
+        _select_last_epoch(results), value="value", trained_on=trained_on, quantity=quantity, feature=feature
+    )
 
 
 def _accuracy_claims(results: Results) -> list[Claim]:
@@ -277,10 +279,10 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Above: the images, without their noise. Snout: the bright patch below; eyes: two patches above; first pixel: "
-        "top left. Below left: by how much each feature alone moves the dog's score of networks trained on D and on "
+        "top left. Below left: the effect of each feature alone on the dog's score of networks trained on D and on "
         "flipped pairs, as a share of all three; bars are means, whiskers standard deviations, dots the seeds. Below "
         "right: accuracy on D per epoch; bands are standard deviations over seeds. In the table, usefulness is E[t f] "
         "on the training set, robust usefulness its least in the Linf ball, effect half the change of the dog's score "
-        "when the feature turns round, accuracy percent on D and on D with its labels flipped."
+        "when the feature changes its sign, accuracy percent on D and on D with its labels flipped."
     ),
 )

@@ -11,10 +11,10 @@ from robustfeatures.experiments.shared.at_odds import (
     PAPER,
     AdversarialTrainings,
     RadiiPerNorm,
-    budget,
-    last_epoch,
-    network,
-    rounded,
+    make_network,
+    round_eps,
+    select_last_epoch,
+    training_name,
 )
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -29,7 +29,7 @@ SOURCE = f"{PAPER}, Section 2 and Figure 7"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(AdversarialTrainings):
-    """Radii of training per norm; radius 0, standard training, is always there."""
+    """Training radii per norm; radius 0, standard training, is always included."""
 
     eps: RadiiPerNorm
 
@@ -38,10 +38,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One network per norm, radius and seed; those of radius 0 are the same in both norms."""
     return [
         Need(
-            f"{norm} {budget(norm, eps)}",
+            f"{norm} {training_name(norm, eps)}",
             seed,
-            network(pieces, settings, seed, norm, eps),
-            {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)},
+            make_network(pieces, settings, seed, norm, eps),
+            {"norm": NORM_NAMES[norm], "eps_train": round_eps(eps)},
         )
         for seed in pieces.study.seeds
         for norm, radii in settings.eps.items()
@@ -51,24 +51,24 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm and radius."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     by = ["norm", "eps_train"]
-    return with_published(over_seeds(last_epoch(results.histories), by), results, by)
+    return add_published(summarise_seeds(select_last_epoch(results.histories), by), results, by)
 
 
 def figure(results: Results) -> Figure:
-    """A panel per norm, whose radii have scales of their own, as in Figure 7."""
-    from robustfeatures.experiments.shared.sweeps import panels
+    """A panel per norm, with its own scale of radii, as in Figure 7."""
+    from robustfeatures.experiments.shared.sweeps import plot_panels
 
-    return panels(last_epoch(results.histories), x="eps_train", xlabel="eps of training")
+    return plot_panels(select_last_epoch(results.histories), x="eps_train", xlabel="eps of training")
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 2 says of Figure 7: a decline that is steady."""
+    """The claim of Section 2 on Figure 7: a steady decline."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    rows = last_epoch(results.histories)
+    rows = select_last_epoch(results.histories)
     found = []
     for norm in rows["norm"].unique():
         wide = rows[rows["norm"] == norm].pivot_table(index="seed", columns="eps_train", values="accuracy")

@@ -12,8 +12,8 @@ from robustfeatures.experiments.shared.at_odds import (
     STANDARD,
     AdversarialTrainings,
     RadiiPerNorm,
-    network,
-    rounded,
+    make_network,
+    round_eps,
 )
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Appendix B and Table 4"
-# The share of each batch that stays natural.
+# The share of natural images in each batch.
 NATURAL = {"half-half": 0.5, "robust": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(AdversarialTrainings):
-    """Radii of training per norm, each that of the attack too."""
+    """Training radii per norm; the attack has the same radius."""
 
     eps: RadiiPerNorm
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One evaluation per norm, radius, training and seed, at the radius it was trained for."""
+    """One evaluation per norm, radius, training and seed, at the training radius."""
     found = []
     for seed in pieces.study.seeds:
         for norm, radii in settings.eps.items():
-            standard = network(pieces, settings, seed, norm, 0.0)
+            standard = make_network(pieces, settings, seed, norm, 0.0)
             for eps in radii:
                 trained = {STANDARD: standard} | {
-                    name: network(pieces, settings, seed, norm, eps, natural=natural)
+                    name: make_network(pieces, settings, seed, norm, eps, natural=natural)
                     for name, natural in NATURAL.items()
                 }
-                columns: dict[str, str | int | float] = {"norm": NORM_NAMES[norm], "eps_train": rounded(eps)}
+                columns: dict[str, str | int | float] = {"norm": NORM_NAMES[norm], "eps_train": round_eps(eps)}
                 found += [
                     Need(name, seed, pieces.evaluation(model, eps=(0.0, eps), norm=norm), columns)
                     for name, model in trained.items()
@@ -54,18 +54,18 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def _measured(results: Results) -> pd.DataFrame:
-    """The accuracies, `under` no attack or that of the radius trained for."""
+def _name_attacks(results: Results) -> pd.DataFrame:
+    """The accuracies with the column `under`: "no attack" or "attack", with the training radius."""
     rows = results.evaluations
     return rows.assign(under=rows["eps"].map(lambda eps: "attack" if eps > 0 else "no attack"))
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm, radius, training, and attack or none."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     by = ["norm", "eps_train", "row", "under"]
-    return with_published(over_seeds(_measured(results), by), results, by)
+    return add_published(summarise_seeds(_name_attacks(results), by), results, by)
 
 
 def figure(results: Results) -> Figure:
@@ -74,25 +74,25 @@ def figure(results: Results) -> Figure:
 
     printed = results.comparable_rows
     return grouped_bars(
-        _named(_measured(results)).sort_values("under", ascending=False, kind="stable"),
+        _name_bars(_name_attacks(results)).sort_values("under", ascending=False, kind="stable"),
         group="budget",
         bar="trained",
         xlabel="radius of training and attack",
-        published=None if printed is None else _named(printed),
+        published=None if printed is None else _name_bars(printed),
     )
 
 
-def _named(rows: pd.DataFrame) -> pd.DataFrame:
+def _name_bars(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(
         budget=rows["norm"] + " " + rows["eps_train"].map("{:g}".format), trained=rows["row"] + ", " + rows["under"]
     )
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix B says of Table 4, averaged over all radii of a norm."""
+    """The claims of Appendix B on Table 4, averaged over all radii of a norm."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    rows = _measured(results)
+    rows = _name_attacks(results)
     found = []
     for norm in rows["norm"].unique():
         wide = rows[rows["norm"] == norm].groupby(["seed", "row", "under"])["accuracy"].mean().unstack(["row", "under"])
@@ -129,7 +129,7 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Accuracy on the test split, clean and under PGD of the radius trained for, after standard training, after "
+        "Accuracy on the test split, clean and under PGD with the training radius, after standard training, after "
         "adversarial training (robust), and after training on batches that are half natural and half adversarial. "
         "Bars are means, whiskers standard deviations, dots the seeds."
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.derived.settings import LossGradient
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
-from robustfeatures.experiments.shared.perceived import Perceived, measured_images, networks
+from robustfeatures.experiments.shared.perception import PerceptionSettings, make_networks, select_images
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -23,13 +23,13 @@ NUMBERS = ["alignment", "low_frequency", "density"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Perceived):
+class Settings(PerceptionSettings):
     """C4 has no settings of its own."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """The numbers of every seed; the images and the gradients at them of the first."""
-    data, first = measured_images(pieces, settings), pieces.study.seeds[0]
+    """Measurements of every seed; images and their gradients of the first seed."""
+    data, first = select_images(pieces, settings), pieces.study.seeds[0]
     pictures = [
         Need(
             name,
@@ -42,7 +42,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                 splits=("test",),
             ),
         )
-        for name, model in networks(pieces, settings, first).items()
+        for name, model in make_networks(pieces, settings, first).items()
     ]
     numbers = [
         Need(
@@ -52,7 +52,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                 f"{data.label}-gradients",
                 "measurements.loss_gradients",
                 {"cutoff": settings.low_frequency},
-                {"data": data, **networks(pieces, settings, seed)},
+                {"data": data, **make_networks(pieces, settings, seed)},
                 seed=seed,
             ),
         )
@@ -63,35 +63,36 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per network."""
-    from robustfeatures.experiments.shared.perceived import per_seed
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.perception import average_over_images
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    return over_seeds(per_seed(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
+    return summarise_seeds(average_over_images(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
 
 
 def figure(results: Results) -> Figure:
     """The images, and below them the gradients of each network, as in Figure 2."""
-    from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels, from_blue_to_yellow
+    from robustfeatures.experiments.shared.perception import TITLES, choose_images, class_labels, colour_blue_to_yellow
     from robustfeatures.experiments.shared.plots import ImageRow, image_grid
     from robustfeatures.pipeline.store.datasets import read_dataset
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")
-    places = chosen(original, results.settings.shown)
+    places = choose_images(original, results.settings.shown)
     labels = class_labels(original, original.labels[places])
     rows = [ImageRow("original", original.float_images(places), labels)]
     rows += [
-        ImageRow(TITLES[name], from_blue_to_yellow(gradients.float_images(places))) for name, gradients in sets.items()
+        ImageRow(TITLES[name], colour_blue_to_yellow(gradients.float_images(places)))
+        for name, gradients in sets.items()
     ]
     return image_grid({"": rows})
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 3 says of the gradients, in numbers."""
+    """The claims of Section 3 on the gradients, as numbers."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.perceived import per_seed
+    from robustfeatures.experiments.shared.perception import average_over_images
 
-    numbers = per_seed(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
+    numbers = average_over_images(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
     robust = [norm for norm in NORM_NAMES if norm in results.settings.eps]
     found = []
     for norm in robust:
@@ -134,8 +135,8 @@ EXPERIMENT = Experiment(
     caption=(
         "Gradients of the loss with respect to test images, of a standard, an L2-trained and a Linf-trained network, "
         "each clipped at three of its standard deviations; of grey images positive values are light yellow, negative "
-        "ones dark blue, zero grey. In the table, means over test images: alignment, the cosine with the way from the "
-        "mean image of the label's class to that of the class the network finds likeliest beside it; low_frequency, "
-        "the share of energy in low frequencies; density, |v|_1 / (sqrt(d) |v|_2), 1 where all pixels are as large."
+        "ones dark blue, zero grey. In the table, means over test images: alignment, the cosine with the difference "
+        "between the mean images of the likeliest other class and of the label's class; low_frequency, the share of "
+        "energy in low frequencies; density, |v|_1 / (sqrt(d) |v|_2), 1 if all pixels have the same size."
     ),
 )

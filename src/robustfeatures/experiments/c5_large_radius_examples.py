@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
-from robustfeatures.experiments.shared.perceived import Enlarged, examples, interpolations, measured_images
+from robustfeatures.experiments.shared.perception import (
+    LargeRadiusSettings,
+    make_examples,
+    make_interpolations,
+    select_images,
+)
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -22,50 +27,50 @@ NUMBERS = ["changed", "alignment", "low_frequency"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Enlarged):
+class Settings(LargeRadiusSettings):
     """C5 has no settings of its own."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """The numbers of every seed and norm; the images and the examples of the first seed."""
+    """Measurements of every seed and norm; images and adversarial examples of the first seed."""
     first = pieces.study.seeds[0]
-    found = [Need("original", first, measured_images(pieces, settings))]
+    found = [Need("original", first, select_images(pieces, settings))]
     for norm in settings.large_eps:
-        shown = examples(pieces, settings, first, norm)
+        shown = make_examples(pieces, settings, first, norm)
         found += [Need(f"{norm} {name}", first, recipe) for name, recipe in shown.items()]
         found += [
-            Need("examples", seed, interpolations(pieces, settings, seed, norm), {"norm": norm})
+            Need("examples", seed, make_interpolations(pieces, settings, seed, norm), {"norm": norm})
             for seed in pieces.study.seeds
         ]
     return found
 
 
 def _per_seed(results: Results) -> pd.DataFrame:
-    from robustfeatures.experiments.shared.perceived import per_seed
+    from robustfeatures.experiments.shared.perception import average_over_images
 
     rows = results.measurements
     changed = percent(rows["reached"] != rows["label"])
-    return per_seed(rows.assign(changed=changed), ["norm", "model"], NUMBERS)
+    return average_over_images(rows.assign(changed=changed), ["norm", "model"], NUMBERS)
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm of the examples and network."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
     rows = _per_seed(results)
     named = rows.assign(norm=rows["norm"].map(NORM_NAMES)).sort_values("norm", kind="stable")
-    return over_seeds(named, ["norm", "model"], values=NUMBERS)
+    return summarise_seeds(named, ["norm", "model"], values=NUMBERS)
 
 
 def figure(results: Results) -> Figure:
-    """A block per norm: the images and the examples against each network, with the class that it sees."""
-    from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels
+    """A block per norm: the images and the examples against each network, with its prediction."""
+    from robustfeatures.experiments.shared.perception import TITLES, choose_images, class_labels
     from robustfeatures.experiments.shared.plots import ImageRow, image_grid
     from robustfeatures.pipeline.store.datasets import read_dataset
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")
-    places = chosen(original, results.settings.shown)
+    places = choose_images(original, results.settings.shown)
     ((_, first),) = {key for key in results.payloads if key[0] == "original"}
     seen = results.measurements[results.measurements["seed"] == first].set_index(["norm", "model", "image"])["reached"]
     blocks: dict[str, list[ImageRow]] = {}
@@ -80,7 +85,7 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 3 says of these examples, in numbers."""
+    """The claims of Section 3 on these examples, as numbers."""
     from robustfeatures.experiments.shared.claims import Claim
 
     rows = _per_seed(results)
@@ -117,10 +122,10 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"changed": "%"},
     caption=(
-        "Test images with their class, and adversarial examples of a radius far beyond that of training, against a "
-        "standard, an L2-trained and a Linf-trained network, with the class that the network sees in them. In the "
-        "table, means over test images: changed, the share in which that is another class; of these, alignment, the "
-        "cosine of the perturbation with the way between the mean images of the two classes; of all, low_frequency, "
-        "the share of the perturbation's energy in low frequencies."
+        "Test images with their class, and adversarial examples with a radius far above the training radius, against a "
+        "standard, an L2-trained and a Linf-trained network, with the network's prediction. In the table, means over "
+        "test images: changed, the share with another prediction than the class; alignment, over these images, the "
+        "cosine of the perturbation with the difference between the mean images of the two classes; low_frequency, "
+        "over all images, the share of the perturbation's energy in low frequencies."
     ),
 )

@@ -1,4 +1,4 @@
-"""C6: the way from an image to its adversarial example with a large radius. at-odds-2019, Section 3, Figure 4."""
+"""C6: interpolations from an image to its large-radius adversarial example. at-odds-2019, Section 3, Figure 4."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from robustfeatures.engine.settings import PositiveInt
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
-from robustfeatures.experiments.shared.perceived import Enlarged, examples, interpolations, measured_images
+from robustfeatures.experiments.shared.perception import (
+    LargeRadiusSettings,
+    make_examples,
+    make_interpolations,
+    select_images,
+)
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -26,15 +31,15 @@ PICTURES = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Enlarged):
-    """The norm of the examples; `shown` is how many images are interpolated per network."""
+class Settings(LargeRadiusSettings):
+    """The norm of the examples; `shown` is the number of shown interpolations per network."""
 
     norm: NormName = "l2"
     shown: PositiveInt = 3
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """The numbers of every seed; the images and the examples of the first.
+    """Measurements of every seed; images and adversarial examples of the first seed.
 
     Raises:
         UserError: the norm has no large radius.
@@ -42,33 +47,36 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     if settings.norm not in settings.large_eps:
         raise UserError(f"experiments.C6.large_eps: {settings.norm!r} is missing")
     first = pieces.study.seeds[0]
-    shown = examples(pieces, settings, first, settings.norm)
+    shown = make_examples(pieces, settings, first, settings.norm)
     return [
-        Need("original", first, measured_images(pieces, settings)),
+        Need("original", first, select_images(pieces, settings)),
         *(Need(name, first, recipe) for name, recipe in shown.items()),
-        *(Need("ways", seed, interpolations(pieces, settings, seed, settings.norm)) for seed in pieces.study.seeds),
+        *(
+            Need("ways", seed, make_interpolations(pieces, settings, seed, settings.norm))
+            for seed in pieces.study.seeds
+        ),
     ]
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per network."""
-    from robustfeatures.experiments.shared.perceived import per_seed
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.perception import average_over_images
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    return over_seeds(per_seed(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
+    return summarise_seeds(average_over_images(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
 
 
 def figure(results: Results) -> Figure:
     """A block per network, a row per image, from the image on the left to the example on the right."""
     import numpy as np
 
-    from robustfeatures.experiments.shared.perceived import TITLES, chosen, class_labels
+    from robustfeatures.experiments.shared.perception import TITLES, choose_images, class_labels
     from robustfeatures.experiments.shared.plots import ImageRow, image_grid
     from robustfeatures.pipeline.store.datasets import read_dataset
 
     sets = {row: read_dataset(path, "test", in_memory=False) for (row, _), path in results.payloads.items()}
     original = sets.pop("original")
-    places = chosen(original, results.settings.shown)
+    places = choose_images(original, results.settings.shown)
     ((_, first),) = {key for key in results.payloads if key[0] == "original"}
     seen = results.measurements[results.measurements["seed"] == first].set_index(["model", "image"])["reached"]
     blocks = {}
@@ -91,11 +99,11 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Section 3 says of the interpolations, in numbers."""
+    """The claims of Section 3 on the interpolations, as numbers."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.perceived import per_seed
+    from robustfeatures.experiments.shared.perception import average_over_images
 
-    numbers = per_seed(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
+    numbers = average_over_images(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
     return [
         Claim(
             f"Interpolations of {NORM_NAMES[norm]}-trained networks are smoother than those of standard ones",
@@ -118,9 +126,9 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Even steps from test images, with their class, to adversarial examples of a large radius, with the class that "
-        "the network sees in them. In the table, means over the test images whose class changes: width, the share of "
-        "the way on which the probability of the class reached lies between one and nine tenths; detour, how far that "
-        "probability goes up and down beyond its change from one end to the other."
+        "Even steps from test images, with their class, to adversarial examples with a large radius, with the "
+        "network's prediction. In the table, means over the test images whose prediction changes: width, the share of "
+        "the interpolation on which the probability of the final class lies between 0.1 and 0.9; detour, the total "
+        "variation of this probability beyond its change from end to end."
     ),
 )

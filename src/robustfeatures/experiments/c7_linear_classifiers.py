@@ -34,7 +34,7 @@ VALUES = ["accuracy", "l1_norm", "objective"]
 class Settings(Strict):
     """A data set of two classes and the network `linear`, as the study names them; the standard training; the radius.
 
-    `fractions` are the shares of pixels, most correlated first, that a standard classifier is given (Appendix E.1).
+    `fractions` are shares of pixels, most correlated first: the inputs of further standard classifiers (Appendix E.1).
     """
 
     data: str
@@ -45,7 +45,7 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """The best classifiers once, and per seed what is measured on the two that are trained.
+    """One measurement of the exact optima, and per seed one of the two trained classifiers.
 
     Raises:
         UserError: the training has no weight decay.
@@ -56,7 +56,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             f"training.{settings.training}.weight_decay: must be above 0, or classes that a line separates have no "
             "best linear classifier"
         )
-    # One step of length eps along the sign of the gradient is the worst case of a linear classifier.
+    # For a linear classifier one step of size eps along the gradient's sign is the strongest attack.
     worst = Adversary(norm="linf", eps=settings.eps, step_size=settings.eps, steps=1)
     trainings = {STANDARD: plain, "adversarial": replace(plain, adversary=worst)}
     data = pieces.data(settings.data)
@@ -98,8 +98,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
-def _whole(results: Results) -> pd.DataFrame:
-    """The rows of classifiers that were given all pixels."""
+def _with_all_pixels(results: Results) -> pd.DataFrame:
+    """The rows of classifiers with all pixels as input."""
     rows = results.measurements
     whole: pd.DataFrame = rows[rows["pixels"] == rows["pixels"].max()]
     return whole
@@ -107,7 +107,7 @@ def _whole(results: Results) -> pd.DataFrame:
 
 def _accuracies(results: Results) -> pd.DataFrame:
     """Columns training, solver, split, eps, seed, and each of `VALUES`."""
-    rows = _whole(results)
+    rows = _with_all_pixels(results)
     found = rows[rows["quantity"] == "accuracy"].assign(accuracy=lambda found: percent(found["value"]))
     found = found[[*COLUMNS, "seed", "accuracy"]]
     for quantity in VALUES[1:]:
@@ -118,12 +118,12 @@ def _accuracies(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training, solver, split and radius of the attack; the objective is that of the training split."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    summary = over_seeds(
+    summary = summarise_seeds(
         _accuracies(results).sort_values(COLUMNS, ascending=[False, False, False, True]), COLUMNS, values=VALUES
     )
-    return with_published(summary, results, COLUMNS, values=VALUES)
+    return add_published(summary, results, COLUMNS, values=VALUES)
 
 
 def figure(results: Results) -> Figure:
@@ -136,8 +136,8 @@ def figure(results: Results) -> Figure:
     return drawn
 
 
-def _of_pixels(results: Results, quantity: str, training: str = "", solver: str = "") -> pd.Series:
-    """A value per pixel, of the first seed."""
+def _values_per_pixel(results: Results, quantity: str, training: str = "", solver: str = "") -> pd.Series:
+    """One value per pixel, of the first seed."""
     rows = results.measurements
     rows = rows[(rows["quantity"] == quantity) & (rows["seed"] == rows["seed"].iloc[0])]
     if training:
@@ -151,7 +151,7 @@ def _weights(axes: Axes, results: Results) -> None:
 
     for number, training in enumerate(TRAININGS):
         for style, solver in enumerate((TRAINED, EXACT)):
-            sizes = _of_pixels(results, "weight", training, solver).abs().sort_values(ascending=False)
+            sizes = _values_per_pixel(results, "weight", training, solver).abs().sort_values(ascending=False)
             axes.plot(
                 range(1, len(sizes) + 1),
                 sizes.to_numpy() / sizes.sum(),
@@ -167,9 +167,9 @@ def _weights(axes: Axes, results: Results) -> None:
 def _correlations(axes: Axes, results: Results) -> None:
     from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS
 
-    correlation = _of_pixels(results, "correlation")
+    correlation = _values_per_pixel(results, "correlation")
     for number, training in enumerate(TRAININGS):
-        weight = _of_pixels(results, "weight", training, TRAINED).abs()
+        weight = _values_per_pixel(results, "weight", training, TRAINED).abs()
         axes.plot(
             correlation,
             weight.reindex(correlation.index) / weight.sum(),
@@ -184,7 +184,7 @@ def _correlations(axes: Axes, results: Results) -> None:
     axes.legend(frameon=False, fontsize=7)
 
 
-def _subsets(results: Results) -> pd.DataFrame:
+def _accuracy_per_subset(results: Results) -> pd.DataFrame:
     """Accuracy of the best standard classifier per number of pixels, split and radius, in columns of these."""
     rows = results.measurements
     rows = rows[(rows["quantity"] == "accuracy") & (rows["solver"] == EXACT) & (rows["training"] == STANDARD)]
@@ -194,7 +194,7 @@ def _subsets(results: Results) -> pd.DataFrame:
 def _fractions(axes: Axes, results: Results) -> None:
     from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, log_axis
 
-    subsets, eps = _subsets(results), results.settings.eps
+    subsets, eps = _accuracy_per_subset(results), results.settings.eps
     rows = _accuracies(results)
     robust = rows[(rows["training"] == "adversarial") & (rows["solver"] == TRAINED) & (rows["split"] == "test")]
     for number, (radius, name) in enumerate(((0.0, "clean"), (eps, f"Linf {eps:g}"))):
@@ -205,33 +205,33 @@ def _fractions(axes: Axes, results: Results) -> None:
         axes.axhline(mean, linestyle=STYLES[3], color=colour, label=f"{name}, adversarial training on all")
     log_axis(axes, "x")
     axes.set(xlabel="share of the pixels, most correlated first", ylabel="test accuracy (%)", ylim=(0, 102))
-    # The lines leave no corner free.
+    # The lines leave no free corner for the legend.
     axes.legend(frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix E says of Table 5 and Figure 5; of trained classifiers where a seed changes anything."""
+    """The claims of Appendix E on Table 5 and Figure 5; trained classifiers give one value per seed."""
     rows = _accuracies(results)
     trained = rows[rows["solver"] == TRAINED]
-    return [*_of_all_pixels(results, trained), *_of_few_pixels(results, trained)]
+    return [*_claims_on_all_pixels(results, trained), *_claims_on_few_pixels(results, trained)]
 
 
-def _tested(trained: pd.DataFrame, training: str, eps: float) -> pd.Series:
+def _test_accuracy(trained: pd.DataFrame, training: str, eps: float) -> pd.Series:
     """Test accuracy by seed."""
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    return by_seed(trained, training=training, split="test", eps=eps)
+    return select_by_seed(trained, training=training, split="test", eps=eps)
 
 
-def _of_all_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
-    """Of Table 5 and Figure 5(b)."""
+def _claims_on_all_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
+    """The claims on Table 5 and Figure 5(b)."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     eps = results.settings.eps
 
     def norm(training: str) -> pd.Series:
-        return by_seed(trained, value="l1_norm", training=training, split="test", eps=0.0)
+        return select_by_seed(trained, value="l1_norm", training=training, split="test", eps=0.0)
 
     weak = _weak_share(results)
     return [
@@ -239,13 +239,13 @@ def _of_all_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
             "Standard training is more accurate on clean images",
             f"{PAPER}, Table 5",
             "clean test accuracy: standard minus adversarial",
-            list(_tested(trained, STANDARD, 0.0) - _tested(trained, "adversarial", 0.0)),
+            list(_test_accuracy(trained, STANDARD, 0.0) - _test_accuracy(trained, "adversarial", 0.0)),
         ),
         Claim(
             "Adversarial training is more accurate under attack",
             f"{PAPER}, Table 5",
             f"test accuracy under Linf {eps:g}: adversarial minus standard",
-            list(_tested(trained, "adversarial", eps) - _tested(trained, STANDARD, eps)),
+            list(_test_accuracy(trained, "adversarial", eps) - _test_accuracy(trained, STANDARD, eps)),
         ),
         Claim(
             "Adversarial training has the smaller l1 norm (13.69 of 41.08)",
@@ -262,11 +262,11 @@ def _of_all_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def _of_few_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
-    """Of Figure 5(c); how many pixels is chosen on the training images and judged on the test images."""
+def _claims_on_few_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
+    """The claims on Figure 5(c); the number of pixels is chosen on training images and evaluated on test images."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    eps, subsets = results.settings.eps, _subsets(results)
+    eps, subsets = results.settings.eps, _accuracy_per_subset(results)
     few = subsets["train", eps].idxmax()
     everything = subsets.index.max()
     return [
@@ -274,19 +274,19 @@ def _of_few_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
             "With more than the most correlated pixels standard accuracy increases",
             f"{SOURCE}.1 and Figure 5(c)",
             f"clean test accuracy of standard training: on all pixels minus the {few} that are most robust on train",
-            list(_tested(trained, STANDARD, 0.0) - subsets["test", 0.0][few]),
+            list(_test_accuracy(trained, STANDARD, 0.0) - subsets["test", 0.0][few]),
         ),
         Claim(
             "With more than the most correlated pixels robustness decreases",
             f"{SOURCE}.1 and Figure 5(c)",
             f"test accuracy under attack: on the {few} pixels that are most robust on train minus all {everything}",
-            list(subsets["test", eps][few] - _tested(trained, STANDARD, eps)),
+            list(subsets["test", eps][few] - _test_accuracy(trained, STANDARD, eps)),
         ),
         Claim(
             "Standard training on few robust pixels attains better robustness than adversarial training",
             f"{SOURCE}.1",
             f"test accuracy under attack: on the {few} pixels that are most robust on train minus adversarial training",
-            list(subsets["test", eps][few] - _tested(trained, "adversarial", eps)),
+            list(subsets["test", eps][few] - _test_accuracy(trained, "adversarial", eps)),
         ),
     ]
 
@@ -294,7 +294,7 @@ def _of_few_pixels(results: Results, trained: pd.DataFrame) -> list[Claim]:
 def _weak_share(results: Results) -> pd.DataFrame:
     """Per seed and training the share (percent) of |w|_1 on pixels whose correlation is below eps."""
     rows = results.measurements
-    correlation = _of_pixels(results, "correlation")
+    correlation = _values_per_pixel(results, "correlation")
     weak = correlation.index[correlation < results.settings.eps]
     weights = rows[(rows["quantity"] == "weight") & (rows["solver"] == TRAINED)]
     weights = weights.assign(size=weights["value"].abs(), weak=weights["pixel"].isin(weak))

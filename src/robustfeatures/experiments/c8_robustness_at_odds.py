@@ -1,7 +1,7 @@
 """C8: a distribution on which robustness is at odds with accuracy: Theorems 2.1 and 2.2.
 
-at-odds-2019, Section 2 and Appendices C and D. The theorems, and where the derivation differs from the printed text,
-stand in `theory/robustness_at_odds.py`.
+at-odds-2019, Section 2 and Appendices C and D. `theory/robustness_at_odds.py` has the theorems and our differences
+from the printed text.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ Share = Annotated[float, Ge(0), Le(1)]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """p and eta sqrt(d) as the paper has them; dimension d and sample size, which it leaves open.
+    """p and eta sqrt(d) of the paper; dimension d and sample size, which the paper leaves open.
 
-    Radii are in units of eta, `training_eps` that of the adversarial SVM. Between the extremes: linear classifiers by
-    the share of a right angle between x1 and the average, others that follow the average beyond a limit alone.
+    Radii are in units of eta; `training_eps` is that of the adversarial SVM. Each of the `mixtures` is a linear
+    classifier at this share of a right angle from x1 to the average. Each of the `limits` is a classifier that uses the
+    average beyond the limit, and x1 elsewhere.
     """
 
     p: Annotated[float, Ge(0.5), Lt(1)] = 0.95
@@ -75,8 +76,8 @@ def table(results: Results) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
-    from robustfeatures.theory.robustness_at_odds import bound
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
+    from robustfeatures.theory.robustness_at_odds import robust_accuracy_bound
 
     settings: Settings = results.settings
     rows = _in_percent(results.measurements).rename(columns={"robust": "accuracy"})
@@ -85,10 +86,10 @@ def table(results: Results) -> pd.DataFrame:
     by = ["classifier", "source", "eps"]
     lines = [
         {"classifier": f"any of standard accuracy {clean} %", "source": BOUND, "eps": 2.0, "accuracy": percent(share)}
-        for clean, share in zip((99, 96), bound(np.array([0.01, 0.04]), settings.p), strict=True)
+        for clean, share in zip((99, 96), robust_accuracy_bound(np.array([0.01, 0.04]), settings.p), strict=True)
     ]
-    found = over_seeds(chosen, by)
-    return with_published(pd.concat([found, pd.DataFrame(lines).round({"accuracy": 2})]), results, by)
+    found = summarise_seeds(chosen, by)
+    return add_published(pd.concat([found, pd.DataFrame(lines).round({"accuracy": 2})]), results, by)
 
 
 def figure(results: Results) -> Figure:
@@ -134,12 +135,17 @@ def _under_the_bound(axes: Axes, results: Results) -> None:
     import numpy as np
 
     from robustfeatures.experiments.shared.plots.style import COLOURS
-    from robustfeatures.theory.robustness_at_odds import bound
+    from robustfeatures.theory.robustness_at_odds import robust_accuracy_bound
 
     settings: Settings = results.settings
     rows = _at_the_bound(results)
     errors = np.linspace(0, (1 - settings.p) * 1.15, 200)
-    axes.plot(percent(errors), percent(bound(errors, settings.p)), color="black", label="bound p delta / (1 - p)")
+    axes.plot(
+        percent(errors),
+        percent(robust_accuracy_bound(errors, settings.p)),
+        color="black",
+        label="bound p delta / (1 - p)",
+    )
     shown = [
         ("mixture", "linear, between", "o", COLOURS[2]),
         ("gated", "average beyond a limit, else x1", "x", COLOURS[1]),
@@ -161,20 +167,20 @@ def _under_the_bound(axes: Axes, results: Results) -> None:
 
 
 def _at_the_bound(results: Results) -> pd.DataFrame:
-    """The rows at eps = 2 eta or more, for which Theorem 2.1 speaks."""
+    """The rows with eps >= 2 eta, which Theorem 2.1 covers."""
     eta = results.settings.signal / results.settings.dimension**0.5
     rows: pd.DataFrame = results.measurements[results.measurements["eps"] >= 2 * eta * (1 - 1e-9)]
     return rows
 
 
 def claims(results: Results) -> list[Claim]:
-    """Theorems 2.1 and 2.2, the SVMs trained on samples."""
+    """Theorems 2.1 and 2.2; SVMs are trained on samples."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.theory.robustness_at_odds import bound
+    from robustfeatures.theory.robustness_at_odds import robust_accuracy_bound
 
     settings: Settings = results.settings
     rows = _at_the_bound(results)
-    slack = percent(bound(1 - rows["clean"].to_numpy(), settings.p) - rows["robust"])
+    slack = percent(robust_accuracy_bound(1 - rows["clean"].to_numpy(), settings.p) - rows["robust"])
     rows = _in_percent(rows).assign(slack=slack)
 
     def of(classifier: str, source: str, column: str, how: str) -> pd.Series:

@@ -1,4 +1,4 @@
-"""All experiments by id, found in the modules of this folder that are named after them."""
+"""All experiments by id; the names of the modules in this folder begin with the ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def experiment_modules() -> dict[str, str]:
 
 
 @cache
-def experiment(identifier: str) -> Experiment:
-    """The experiment of an id that `experiment_modules` knows."""
+def load_experiment(identifier: str) -> Experiment:
+    """Import the experiment of an id that `experiment_modules` contains."""
     found: Experiment = import_module(experiment_modules()[identifier]).EXPERIMENT
     return found

@@ -1,7 +1,7 @@
-"""D1: which features standard and adversarial training learn on patch data, step by step.
+"""D1: the features that standard and adversarial training learn on patch data, step by step.
 
-adversarial-training-2025, Section 6.1 and Figure 3. The text at hand has lost the paper's constants, so the figure is
-drawn for several settings, all of which meet Assumptions 2.3 and B.3.
+adversarial-training-2025, Section 6.1 and Figure 3. Our copy of the text has lost the paper's constants, so the
+figure shows several settings that meet Assumptions 2.3 and B.3.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.shared.claims import Claim
 
-    # Of a claim, what Claim takes but for the paper and the name of the setting.
+    # A claim's sentence, place in the paper, quantity and values.
     Sentence = tuple[str, str, str, "pd.Series"]
 
 PAPER = "adversarial-training-2025"
@@ -39,10 +39,10 @@ SHOWN = {"clean": "clean", "one_step": "one step", "replaced": "replaced", "pgd"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """Named settings of the data and both trainings; how long they run and how they are tested.
+    """Named settings of the data and both trainings; their duration and test attacks.
 
-    training_steps: T, of both trainings. every: how many steps lie between two measurements. pgd_steps: of projected
-    gradient descent, each `pgd_relative_step_size` times the radius.
+    training_steps: T, of both trainings. every: the number of steps between two measurements. pgd_steps: the steps of
+    PGD, each of `pgd_relative_step_size` times the radius.
     """
 
     settings: Annotated[Mapping[Name, PatchConstants], MinLen(1)]
@@ -72,16 +72,16 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def _percent(results: Results) -> pd.DataFrame:
+def _accuracies_in_percent(results: Results) -> pd.DataFrame:
     rows = results.measurements
     return rows.assign(**{name: percent(rows[name]) for name in ACCURACIES})
 
 
-def _phase_changes(rows: pd.DataFrame) -> pd.Series:
-    """Per row, training and seed the measured step at which non-robust correlation leads by most.
+def _find_phase_changes(rows: pd.DataFrame) -> pd.Series:
+    """Per row, training and seed: the measured step at which the lead of non-robust correlation is largest.
 
-    From there on robust features are learned faster than non-robust ones; under standard training this never comes, and
-    it is the step at which both stop.
+    After it robust features grow faster than non-robust ones. In standard training this never happens; there it is the
+    step at which both stop growing.
     """
     lead = (rows[NON_ROBUST] - rows[ROBUST]).groupby([rows["row"], rows["training"], rows["seed"]], sort=False)
     found: pd.Series = rows.loc[lead.idxmax()].set_index(["row", "training", "seed"])["step"]
@@ -89,25 +89,27 @@ def _phase_changes(rows: pd.DataFrame) -> pd.Series:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """Per setting and training what is reached at the last step, and the step of the phase change."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    """Per setting and training: the values at the last step, and the step of the phase change."""
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    rows = _percent(results)
-    last = rows[rows["step"] == rows["step"].max()].merge(_phase_changes(rows).rename("phase_change").reset_index())
-    return over_seeds(last, ["row", "training"], values=["phase_change", ROBUST, NON_ROBUST, *ACCURACIES])
+    rows = _accuracies_in_percent(results)
+    last = rows[rows["step"] == rows["step"].max()].merge(
+        _find_phase_changes(rows).rename("phase_change").reset_index()
+    )
+    return summarise_seeds(last, ["row", "training"], values=["phase_change", ROBUST, NON_ROBUST, *ACCURACIES])
 
 
 def figure(results: Results) -> Figure:
     """A row per setting: correlations and accuracies under standard training, then under adversarial training."""
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.plots.style import in_order, legend_above, value_axis
+    from robustfeatures.experiments.shared.plots.style import distinct, legend_above, value_axis
 
-    rows = _percent(results)
-    names, trainings = in_order(rows["row"]), in_order(rows["training"])
+    rows = _accuracies_in_percent(results)
+    names, trainings = distinct(rows["row"]), distinct(rows["training"])
     drawn = Figure(figsize=(10.0, 2.0 * len(names) + 1.2), layout="constrained")
     grid = drawn.subplots(len(names), 2 * len(trainings), sharex=True, squeeze=False)
-    changes = _phase_changes(rows).groupby(["row", "training"]).mean()
+    changes = _find_phase_changes(rows).groupby(["row", "training"]).mean()
     handles: list[object] = []
     for number, name in enumerate(names):
         for column, training in enumerate(trainings):
@@ -147,27 +149,30 @@ def _lines(axes: Axes, rows: pd.DataFrame, names: Mapping[str, str], *, first: i
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Theorems 4.3 and 4.4 and Section 6.1 say, for each setting."""
+    """The claims of Theorems 4.3 and 4.4 and Section 6.1, for each setting."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    rows = _percent(results)
+    rows = _accuracies_in_percent(results)
     found = []
     for name in results.settings.settings:
         of_setting = rows[rows["row"] == name]
         found += [
             Claim(sentence, f"{PAPER}, {where}", f"{name}: {quantity}", list(values))
-            for sentence, where, quantity, values in (*_of_standard_training(of_setting), *_of_adversarial(of_setting))
+            for sentence, where, quantity, values in (
+                *_standard_training_claims(of_setting),
+                *_adversarial_training_claims(of_setting),
+            )
         ]
     return found
 
 
 def _at_end(rows: pd.DataFrame, training: str, column: str) -> pd.Series:
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    return by_seed(rows, value=column, training=training, step=rows["step"].max())
+    return select_by_seed(rows, value=column, training=training, step=rows["step"].max())
 
 
-def _of_standard_training(rows: pd.DataFrame) -> list[Sentence]:
+def _standard_training_claims(rows: pd.DataFrame) -> list[Sentence]:
     lead = _at_end(rows, "standard", NON_ROBUST) - _at_end(rows, "standard", ROBUST)
     return [
         (
@@ -191,11 +196,11 @@ def _of_standard_training(rows: pd.DataFrame) -> list[Sentence]:
     ]
 
 
-def _of_adversarial(rows: pd.DataFrame) -> list[Sentence]:
+def _adversarial_training_claims(rows: pd.DataFrame) -> list[Sentence]:
     def end(column: str) -> pd.Series:
         return _at_end(rows, "adversarial", column)
 
-    changes = _phase_changes(rows).reset_index().rename(columns={"step": "phase_change"})
+    changes = _find_phase_changes(rows).reset_index().rename(columns={"step": "phase_change"})
     adversarial = rows[rows["training"] == "adversarial"].merge(changes)
     before = adversarial[adversarial["step"] == adversarial["phase_change"]].set_index("seed")
     return [
@@ -253,7 +258,7 @@ EXPERIMENT = Experiment(
     caption=(
         "Normalised correlation of the best filter of each class with its robust and its non-robust feature, and "
         "accuracy on fresh points, clean and under four attacks in the same ball, for standard and adversarial "
-        "training. Lines are means over seeds, bands standard deviations; the dotted line is the step from "
-        "which robust features are learned faster."
+        "training. Lines are means over seeds, bands standard deviations; after the dotted line robust "
+        "features grow faster than non-robust ones."
     ),
 )

@@ -36,13 +36,13 @@ ERRORS = {
     "pgd": "PGD",
 }
 BY = ["row", "minimum", "scale"]
-# Below it a risk is drawn no more.
+# Smaller risks are not drawn.
 LEAST_RISK = 1e-7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """Named settings of the data (see D1), the scales gamma of the filters, and how they are tested."""
+    """Named settings of the data (see D1), the scales gamma of the filters, and the test attacks."""
 
     settings: Annotated[Mapping[Name, PatchConstants], MinLen(1)]
     scales: Annotated[Sequence[Annotated[float, Gt(0)]], MinLen(2)] = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -76,20 +76,20 @@ def _errors(results: Results) -> pd.DataFrame:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """Per setting, minimum and scale: the empirical risk, that without noise, and the errors on fresh points."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    """Per setting, minimum and scale: empirical risk, risk without noise, and errors on fresh points."""
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    return over_seeds(_errors(results), BY, values=["risk", "noiseless_risk", *ERRORS])
+    return summarise_seeds(_errors(results), BY, values=["risk", "noiseless_risk", *ERRORS])
 
 
 def figure(results: Results) -> Figure:
     """Per setting a column: the risk of both minima above, and their errors below, one panel per minimum."""
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.plots.style import in_order, legend_above, log_axis
+    from robustfeatures.experiments.shared.plots.style import distinct, legend_above, log_axis
 
     rows = _errors(results)
-    names, minima = in_order(rows["row"]), in_order(rows["minimum"])
+    names, minima = distinct(rows["row"]), distinct(rows["minimum"])
     drawn = Figure(figsize=(3.0 * len(names) + 1.2, 6.6), layout="constrained")
     grid = drawn.subplots(1 + len(minima), len(names), sharex=True, sharey="row", squeeze=False)
     for column, name in enumerate(names):
@@ -115,7 +115,7 @@ def _draw_risk(axes: Axes, part: pd.DataFrame, minimum: str, number: int) -> lis
 
     colour = COLOURS[number]
     axes.plot(part.index, part["noiseless_risk"], linestyle=STYLES[number], color=colour, lw=1)
-    # What float32 rounds to 0 has no place on a logarithmic axis.
+    # A risk that float32 rounds to 0 has no place on a logarithmic axis.
     seen = part[part["risk"] > LEAST_RISK]["risk"]
     label = f"{minimum} minimum"
     return axes.plot(
@@ -124,7 +124,7 @@ def _draw_risk(axes: Axes, part: pd.DataFrame, minimum: str, number: int) -> lis
 
 
 def _draw_errors(axes: Axes, part: pd.DataFrame) -> list[Line2D]:
-    """A line per attack, with hollow marks of different sizes, since many lie on each other."""
+    """A line per attack, with hollow marks of different sizes, since many coincide."""
     from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES
 
     handles = []
@@ -144,7 +144,7 @@ def _draw_errors(axes: Axes, part: pd.DataFrame) -> list[Line2D]:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What both propositions say, for each setting at the largest scale."""
+    """The claims of both propositions, for each setting at the largest scale."""
     rows = _errors(results)
     at = rows[rows["scale"] == rows["scale"].max()]
     return [claim for name in results.settings.settings for claim in _claims_of(name, at[at["row"] == name])]
@@ -152,10 +152,10 @@ def claims(results: Results) -> list[Claim]:
 
 def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     def found(minimum: str, column: str) -> pd.Series:
-        return by_seed(rows, value=column, minimum=minimum)
+        return select_by_seed(rows, value=column, minimum=minimum)
 
     stated = [
         *(

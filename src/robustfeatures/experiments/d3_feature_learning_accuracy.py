@@ -1,12 +1,12 @@
 """D3: how well standard and adversarial training learn non-robust and robust features, epoch by epoch.
 
 adversarial-training-2025, Section 6.2 and Appendix A.1, Definition 4.1, Figures 4 and 5 and Table 1. The feature
-representative distributions are data sets in which one kind of feature is left: for each target image one whose
-representation under a reference network is the target's. A standard reference gives the non-robust set, an
-adversarially trained one the robust set; feature-learning accuracy is the accuracy on them, with the targets' labels.
+representative distributions are data sets with one kind of feature: each image has the same representation under a
+reference network as its target image. A standard reference gives the non-robust set, an adversarially trained one gives
+the robust set. Feature-learning accuracy is the accuracy on these sets, with the labels of the targets.
 
-Open in the text, whose formulas are lost: which split is represented (here the test split, so that nobody was trained
-on it) and where the inversion starts (here as not-bugs-2019, which the paper follows, from other images).
+The formulas of the text are lost. They leave open the represented split (here the test split, which no network was
+trained on) and the start of the inversion (here other images, as in not-bugs-2019, which the paper follows).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.shared.claims import Claim
 
-# Learners and victims share no seed with the reference networks that they are compared with.
+# Learners and victims share no seed with the reference networks.
 LEARNER_SEED = 2000
 
 NON_ROBUST, ROBUST = "non-robust learning", "robust learning"
@@ -69,8 +69,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def measured(results: Results) -> pd.DataFrame:
-    """What Table 1 lists, one row per training, seed and measure: columns row, seed, measure, accuracy."""
+def select_measures(results: Results) -> pd.DataFrame:
+    """The rows of Table 1, one per training, seed and measure: columns row, seed, measure, accuracy."""
     import pandas as pd
 
     epochs = results.histories.groupby("row")["epoch"].transform("max")
@@ -84,10 +84,10 @@ def measured(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training and measure, as Table 1: test accuracy clean and robust, and both kinds of learning."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    rows = measured(results).sort_values("row", kind="stable", ascending=False)
-    return with_published(over_seeds(rows, ["row", "measure"]), results, ["row", "measure"])
+    rows = select_measures(results).sort_values("row", kind="stable", ascending=False)
+    return add_published(summarise_seeds(rows, ["row", "measure"]), results, ["row", "measure"])
 
 
 def figure(results: Results) -> Figure:
@@ -98,14 +98,14 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix A.1 says of Table 1."""
+    """The claims of Appendix A.1 on Table 1."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    rows = measured(results)
+    rows = select_measures(results)
 
     def at_end(row: str, measure: str) -> pd.Series:
-        return by_seed(rows, row=row, measure=measure)
+        return select_by_seed(rows, row=row, measure=measure)
 
     return [
         Claim(
@@ -141,6 +141,7 @@ EXPERIMENT = Experiment(
     caption=(
         "Accuracy per epoch of standard and of adversarial training on D: on the test split (clean), and on images "
         "that a separately trained standard (non-robust learning) or adversarially trained (robust learning) reference "
-        "network cannot tell from those of the test split. Lines are means over seeds, bands standard deviations."
+        "network cannot distinguish from those of the test split. Lines are means over seeds, bands standard "
+        "deviations."
     ),
 )

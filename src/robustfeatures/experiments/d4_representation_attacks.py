@@ -1,8 +1,8 @@
 """D4: targeted attacks through a standard and an adversarially trained network's representation, NRF-PGD and RF-PGD.
 
-adversarial-training-2025, Appendix A.2 and Table 2. Extractors and victims are trained with different seeds. The
-table's standard deviations, the cells of the adversarially trained network and the number of seeds are lost in the text
-that this follows; the steps and their size it never gave.
+adversarial-training-2025, Appendix A.2 and Table 2. Extractors and victims are trained with different seeds. Our
+copy of the text has lost the table's standard deviations, the cells of the adversarially trained network and the number
+of seeds. The paper does not give the number and size of steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECTION = "adversarial-training-2025, Appendix A.2 and Table 2"
 class Settings(Strict):
     """The named trainings, the attack (steps of `relative_step_size` * eps), and the pairs of classes of the table.
 
-    Up to `images_per_class` images of the test split go to each other class.
+    Up to `images_per_class` images per class of the test split are attacked towards each other class.
     """
 
     standard: Name = "standard"
@@ -84,7 +84,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def successes(results: Results) -> pd.DataFrame:
+def success_rates(results: Results) -> pd.DataFrame:
     """One row per attack, seed, victim and ordered pair of classes: `success` and `unattacked` in percent."""
     rows = results.measurements.astype({"source": str, "target": str})
     return rows.assign(
@@ -95,16 +95,16 @@ def successes(results: Results) -> pd.DataFrame:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """One line per victim, attack and pair, then the mean over all pairs; `unattacked` is that success without attack.
+    """One line per victim, attack and pair, then the mean over all pairs; `unattacked` is the success without attack.
 
     Raises:
         UserError: the data set has no such pair of classes.
     """
     import pandas as pd
 
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    rows = successes(results)
+    rows = success_rates(results)
     named = [f"{source} -> {target}" for source, target in results.settings.pairs]
     for pair in named:
         if pair not in set(rows["pair"]):
@@ -112,9 +112,9 @@ def table(results: Results) -> pd.DataFrame:
     shown = pd.concat([*(rows[rows["pair"] == pair] for pair in named), rows.assign(pair=ALL)])
     shown = shown.sort_values("row", kind="stable").sort_values("victim", kind="stable", ascending=False)
     by, values = ["victim", "row", "pair"], ["success", "unattacked"]
-    # One number per seed, so that the deviation is that over seeds for all pairs together too.
+    # One number per seed, so the deviation over all pairs is also one over seeds.
     per_seed = shown.groupby([*by, "seed"], sort=False)[values].mean().reset_index()
-    return with_published(over_seeds(per_seed, by, values=values), results, by, values=["success"])
+    return add_published(summarise_seeds(per_seed, by, values=values), results, by, values=["success"])
 
 
 def figure(results: Results) -> Figure:
@@ -123,9 +123,9 @@ def figure(results: Results) -> Figure:
 
     from robustfeatures.experiments.shared.plots import heat_map
 
-    rows = successes(results).sort_values("victim", kind="stable", ascending=False)
+    rows = success_rates(results).sort_values("victim", kind="stable", ascending=False)
     rows = rows.assign(panel=rows["row"] + ", victim trained: " + rows["victim"])
-    # First the diagonal, which is empty, so that rows and columns are in the order of the classes.
+    # The empty diagonal comes first, so rows and columns have the order of the classes.
     diagonal = rows.drop_duplicates("source").assign(target=lambda each: each["source"], success=float("nan"))
     return heat_map(
         pd.concat([diagonal, rows]),
@@ -142,10 +142,10 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Appendix A.2 says of Table 2, over all pairs of classes."""
+    """The claims of Appendix A.2 on Table 2, over all pairs of classes."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    mean = successes(results).groupby(["victim", "row", "seed"])["success"].mean()
+    mean = success_rates(results).groupby(["victim", "row", "seed"])["success"].mean()
     nrf, rf = mean[STANDARD, NRF], mean[STANDARD, RF]
     return [
         Claim(
@@ -178,8 +178,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"success": "%", "unattacked": "%"},
     caption=(
-        "Share of test images of each class that a network takes for another class after an attack that brings their "
-        "representation near that of a random test image of it: the representation of a separately trained standard "
-        "(NRF-PGD) or adversarially trained (RF-PGD) network. Means over seeds."
+        "Share of test images of each class that a network classifies as the target class after an attack. The attack "
+        "moves the representation of an image towards that of a random test image of the target class, under a "
+        "separately trained standard (NRF-PGD) or adversarially trained (RF-PGD) network. Means over seeds."
     ),
 )

@@ -1,4 +1,4 @@
-"""E1: what the neurons of networks on clusters learn, told two classes or all clusters.
+"""E1: the features that neurons learn on clusters, with two classes or with one class per cluster.
 
 feature-averaging-2025, Figure 1 (synthetic) and the theorems on feature averaging and feature decoupling.
 """
@@ -28,9 +28,9 @@ BY = ["network", "centre_is"]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The size of this project's list of experiments; the slides print none.
+    """Sizes and training of the networks; the slides print none of them.
 
-    `neurons` is m, for each class of both networks; `deviation` that of the initialisation.
+    `neurons` is m, for each class of both networks; `deviation` is the standard deviation of the initialisation.
     """
 
     clusters: Annotated[int, Ge(2)] = 10
@@ -57,7 +57,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
-def _told_apart(results: Results) -> pd.DataFrame:
+def _mark_own_centres(results: Results) -> pd.DataFrame:
     """The rows with `centre_is`: whether a centre is the neuron's own (of its class or side) or another one."""
     rows = results.measurements
     neurons = rows.groupby("network")["neuron"].transform("max") + 1
@@ -70,9 +70,9 @@ def _told_apart(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """Per network and kind of centre: the mean cosine and coefficient of a seed's neurons, and their extremes."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    grouped = _told_apart(results).groupby([*BY, "seed"], sort=False)
+    grouped = _mark_own_centres(results).groupby([*BY, "seed"], sort=False)
     found = grouped.agg(
         cosine=("cosine", "mean"),
         least_cosine=("cosine", "min"),
@@ -81,7 +81,7 @@ def table(results: Results) -> pd.DataFrame:
         accuracy=("accuracy", "first"),
     ).reset_index()
     quantities = ["cosine", "least_cosine", "largest_cosine", "coefficient", "accuracy"]
-    return over_seeds(found, BY, values=quantities)
+    return summarise_seeds(found, BY, values=quantities)
 
 
 def figure(results: Results) -> Figure:
@@ -105,10 +105,10 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What the two theorems say, with O(1) taken as two and o(1) as a tenth."""
+    """The claims of the two theorems, with 2 for O(1) and 0.1 for o(1)."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    rows = _told_apart(results)
+    rows = _mark_own_centres(results)
 
     def per_seed(network: str, centre_is: str, how: str) -> pd.Series:
         part = rows[(rows["network"] == network) & (rows["centre_is"] == centre_is)]

@@ -40,10 +40,10 @@ COMPARED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The networks of E1, and what is asked of them.
+    """The networks of E1, the attacks on them, and the sweep.
 
-    relative_radii: L2 radii over sqrt(d). sweep_clusters, sweep_dimensions: every pair is trained anew, with the other
-    settings of `training`, to find its cliff: the radius at which robust accuracy falls to one half.
+    relative_radii: L2 radii over sqrt(d). sweep_clusters, sweep_dimensions: for each pair networks are trained with the
+    other settings of `training`. Their cliff is the radius at which robust accuracy falls to one half.
     """
 
     training: Training = field(default_factory=Training)
@@ -90,8 +90,7 @@ def _curves(results: Results) -> pd.DataFrame:
 
 
 def _cliffs(results: Results) -> pd.DataFrame:
-    """The sweep, with `ratio` of each cliff to that of the 2-class network of the same pair and seed, and the ratio of
-    the closed forms."""
+    """The sweep with `ratio` and `ideal_ratio`: measured and ideal cliffs over those of the 2-class network."""
     rows = results.measurements
     part = rows[rows["row"] != CURVES].astype({"clusters": int, "dimension": int})
     pair = ["clusters", "dimension", "seed"]
@@ -105,11 +104,11 @@ def _cliffs(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """The cliff of every network of the sweep over sqrt(d), and over that of the 2-class network."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
     by = ["clusters", "dimension", "network", "ideal", "ideal_ratio"]
     found = _cliffs(results).round({"ideal": 4, "ideal_ratio": 4})
-    return over_seeds(found, by, values=["relative_cliff", "ratio"])
+    return summarise_seeds(found, by, values=["relative_cliff", "ratio"])
 
 
 def figure(results: Results) -> Figure:
@@ -128,14 +127,14 @@ def figure(results: Results) -> Figure:
 
 def _draw_curves(axes: Axes, rows: pd.DataFrame, settings: Settings) -> list[object]:
     """A line per network under the least perturbation, its closed form as a vertical line, and PGD as points."""
-    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, in_order, value_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, distinct, value_axis
 
     handles: list[object] = []
     training = settings.training
-    for number, network in enumerate(in_order(rows["network"])):
+    for number, network in enumerate(distinct(rows["network"])):
         part = rows[rows["network"] == network]
         colour = COLOURS[1 + number]
-        for attack in in_order(part["attack"]):
+        for attack in distinct(part["attack"]):
             mean = part[part["attack"] == attack].groupby("relative_radius")["accuracy"].mean()
             if attack == LEAST:
                 handles += axes.plot(mean.index, mean, STYLES[number], color=colour, label=network)
@@ -155,11 +154,11 @@ def _draw_ratios(axes: Axes, rows: pd.DataFrame) -> None:
     """Means over dimensions and seeds with the range over dimensions, beside sqrt(k) and the closed forms."""
     import numpy as np
 
-    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, in_order, log_axis
+    from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, distinct, log_axis
 
     clusters = np.sort(rows["clusters"].unique())
     axes.plot(clusters, np.sqrt(clusters), color="grey", lw=1)
-    for number, network in enumerate(in_order(rows["network"])):
+    for number, network in enumerate(distinct(rows["network"])):
         if network == TWO_CLASSES:
             continue
         part = rows[rows["network"] == network].groupby(["clusters", "dimension"])["ratio"].mean().unstack()
@@ -191,9 +190,9 @@ def _exponents(rows: pd.DataFrame, network: str) -> list[float]:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What the theorems say of radii; orders of magnitude become exponents of k, met within a tenth."""
+    """The claims of the theorems on radii; an order of magnitude is an exponent of k, within 0.1."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     curves, cliffs = _curves(results), _cliffs(results)
     radii = sorted(curves["relative_radius"].unique())
@@ -201,7 +200,7 @@ def claims(results: Results) -> list[Claim]:
     at = curves[(curves["relative_radius"] == beyond) & (curves["attack"] == LEAST)]
 
     def advantage(network: str) -> list[float]:
-        """Robust accuracy less that of the 2-class network, mean over radii."""
+        """Robust accuracy minus that of the 2-class network, mean over radii."""
         least = curves[curves["attack"] == LEAST].groupby(["network", "seed"])["accuracy"].mean()
         return list(least[network] - least[TWO_CLASSES])
 
@@ -210,7 +209,7 @@ def claims(results: Results) -> list[Claim]:
             "Averaged features have nearly no robust accuracy at radii of the order of sqrt(d/k) (under 5 %)",
             SOURCE,
             f"2-class: 5 minus robust accuracy at radius {beyond:g} sqrt(d)",
-            list(5 - by_seed(at, network=TWO_CLASSES)),
+            list(5 - select_by_seed(at, network=TWO_CLASSES)),
         ),
         *(
             Claim(

@@ -1,7 +1,7 @@
 """E3: heads trained on frozen features to tell two classes or all of them apart: averaged and decoupled features.
 
-feature-averaging-2025, Figure 1 on CIFAR-10. The slides show the matrices and say how a cell is taken, and nothing else
-of the setting; `measurements/feature_heads.py` says what stands in for the rest.
+feature-averaging-2025, Figure 1 on CIFAR-10. The slides show the matrices and define a cell, but give no other
+setting; `measurements/feature_heads.py` states our choices.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     ]
 
 
-def with_relation(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with a column `relation`: what a feature's class is to the neuron's, for two classes to its side."""
+def add_relation(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a column `relation`: the class of the feature relative to the class or side of the neuron."""
     half = (rows["feature"].max() + 1) // 2
     same_side = (rows["neuron"] < half) == (rows["feature"] < half)
     relation = same_side.map({True: OWN_SIDE, False: OTHER_SIDE})
@@ -73,14 +73,14 @@ def with_relation(rows: pd.DataFrame) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per head and relation: the mean cosine, and the accuracy of the head on its own classes."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    rows = with_relation(results.measurements).assign(accuracy=percent(results.measurements["accuracy"]))
+    rows = add_relation(results.measurements).assign(accuracy=percent(results.measurements["accuracy"]))
     values = ["cosine", "accuracy"]
-    # That of a feature with itself is 1.
+    # The cosine of a feature with itself is 1.
     rows = rows[(rows["head"] != FEATURES) | (rows["relation"] != OWN_CLASS)]
     per_seed = rows.groupby(["head", "relation", "seed"], sort=False)[values].mean().reset_index()
-    return over_seeds(per_seed, ["head", "relation"], values=values)
+    return summarise_seeds(per_seed, ["head", "relation"], values=values)
 
 
 def figure(results: Results) -> Figure:
@@ -102,10 +102,10 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What the theorems and Figure 1 say of the matrices, in hundredths of a cosine."""
+    """The claims of the theorems and Figure 1 on the matrices, in hundredths of a cosine."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    rows = with_relation(results.measurements)
+    rows = add_relation(results.measurements)
     mean = percent(rows.groupby(["head", "relation", "seed"])["cosine"].mean())
     own = rows[(rows["head"] == TWO_CLASSES) & (rows["relation"] == WHOLE_SIDE)]
     each = percent(own.groupby(["seed", "neuron"])["cosine"].agg(["min", "max"]))
@@ -144,7 +144,7 @@ EXPERIMENT = Experiment(
     caption=(
         "Cosines between each neuron's weight and each class's feature, of heads trained on frozen features to tell "
         "the first half of the classes from the second (2-class) or all classes apart (k-class: mean over the neurons "
-        "of a class), and of the features with one another. Features are class means of the frozen representation less "
-        "its overall mean. Means over seeds."
+        "of a class), and of the features with one another. Features are class means of the frozen representation "
+        "minus its overall mean. Means over seeds."
     ),
 )

@@ -1,8 +1,8 @@
-"""E4: robust accuracy against L2 radius of networks trained on two classes and on all the classes these consist of.
+"""E4: robust accuracy against L2 radius of networks trained on two merged classes and on all classes.
 
-feature-averaging-2025, Figure 2: MNIST by parity, CIFAR-10 first five against last five. The figure's values, radii and
-attack are not in its text; nor are the read-out of the larger network and the loss that is attacked, on which the
-comparison hangs (`measurements/two_sides.py`).
+feature-averaging-2025, Figure 2: MNIST by parity, CIFAR-10 first five against last five. The text gives neither the
+figure's values, radii and attack, nor the read-out of the larger network and the attacked loss. The comparison depends
+on both (`measurements/two_sides.py`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One measurement per task, network and seed.
 
     Raises:
-        UserError: the merged data set of a task does not end with a merging into two classes.
+        UserError: the merged data set of a task does not end with a merge into two classes.
     """
     found = []
     for name, task in settings.tasks.items():
@@ -95,46 +95,46 @@ def _groups(merged: Recipe, field: str) -> Mapping[str, tuple[ClassName, ...]]:
     return last[0].groups
 
 
-def named(read_out: str, attack: str) -> str:
+def name_network(read_out: str, attack: str) -> str:
     """The name of the network of all classes under one read-out and attack."""
     return f"{MANY}, {read_out}, attack on {ATTACKED[attack]}"
 
 
-def measured(results: Results) -> pd.DataFrame:
+def name_networks(results: Results) -> pd.DataFrame:
     """The rows with `accuracy` (percent) and `network`, which names training, read-out and attack."""
     rows = results.measurements
     network = [
-        TWO if trained == TWO else named(read_out, attack)
+        TWO if trained == TWO else name_network(read_out, attack)
         for trained, read_out, attack in zip(rows["row"], rows["read_out"], rows["attack"], strict=True)
     ]
     found = rows.assign(network=network, accuracy=percent(rows["correct"] / rows["total"]))
-    # Each network's radii one after another.
+    # The radii of a network are consecutive rows.
     return found.sort_values(["task", "row", "network"], kind="stable", key=lambda column: column.factorize()[0])
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per task, network with attack, and radius."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     by = ["task", "network", "eps"]
-    return with_published(over_seeds(measured(results), by), results, by)
+    return add_published(summarise_seeds(name_networks(results), by), results, by)
 
 
 def figure(results: Results) -> Figure:
     """Curves over the radius, a panel per task, as Figure 2."""
     from robustfeatures.experiments.shared.plots import curves
 
-    rows = measured(results)
-    # What withstands either attack is all but what withstands the one on the read-out.
+    rows = name_networks(results)
+    # The curve under the read-out attack nearly equals that under either attack.
     shown = rows[(rows["row"] == TWO) | (rows["attack"] != READ_OUT)]
     return curves(shown, panel="task", line="network", x="eps", xlabel="L2 radius")
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Figure 2 shows, under each attack."""
+    """The claims of Figure 2, under each attack."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    rows = measured(results)
+    rows = name_networks(results)
     attacked = rows[rows["eps"] > 0]
     two = attacked[attacked["row"] == TWO].groupby(["task", "seed"])["accuracy"].mean()
     many = attacked[attacked["row"] == MANY].groupby(["task", "read_out", "attack", "seed"])["accuracy"].mean()
@@ -143,7 +143,7 @@ def claims(results: Results) -> list[Claim]:
             f"{task}: a network trained on all classes, read out by {read_out}, is more robust than one trained on two "
             f"(attack on {ATTACKED[attack]})",
             SECTION,
-            f"robust accuracy, mean over radii: {named(read_out, attack)} minus 2-class",
+            f"robust accuracy, mean over radii: {name_network(read_out, attack)} minus 2-class",
             list(many[task, read_out, attack] - two[task]),
         )
         for task in results.settings.tasks
@@ -162,11 +162,12 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Share of test images put on the right one of two sides under L2 PGD, against the radius: by a network trained "
-        "on the two sides, and by one trained on all classes (k-class), whose side is that of the larger sum of logits "
-        "or that of the largest logit. The attack raises that network's own cross-entropy, or either that or the loss "
-        "of the read-out, whichever succeeds. The choice can reverse which network comes out more robust, and the "
-        "slides do not tell theirs; an attack that does not aim at what decides shows robustness that is not there. "
+        "Accuracy on the two sides under L2 PGD, against the radius: of a network trained on the two sides, and of one "
+        "trained on all classes (k-class), which predicts the side with the larger sum of logits or with the largest "
+        'logit. The attack on the k-class network raises its own cross-entropy; "either" counts an image as wrong if '
+        "this attack or one on the loss of the read-out succeeds. The choice of attack can reverse the order of the "
+        "networks, and the slides do not name theirs. An attack on another loss than the read-out's overestimates "
+        "robustness. "
         "Lines are means over seeds, bands standard deviations."
     ),
 )

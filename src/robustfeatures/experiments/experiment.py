@@ -1,4 +1,4 @@
-"""What an experiment is, and what its pure functions are given."""
+"""The parts of an experiment, and the results that its functions read."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _no_rows() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Need:
-    """One artifact that an experiment reads: the row of the table it belongs to, its seed, and its recipe.
+    """One artifact that an experiment reads: its row in the table, its seed, and its recipe.
 
-    `columns` stand beside the row in what it measured: the varied fields of a grid's cell, say.
+    `columns` are added to the measured rows: for example the varied fields of a grid's cell.
     """
 
     row: str
@@ -38,20 +38,20 @@ class Need:
 
 @dataclass(frozen=True)
 class Results:
-    """What the needs of an experiment measured, and the settings it was asked for.
+    """The measured rows of an experiment's needs, and its settings.
 
-    evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent): of all attacks together, by images
-        that withstand all.
-    attacks: the same and the column attack, for eps above 0: the accuracy that an attack and those before it leave.
+    evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent): the share of images that
+        withstand all attacks.
+    attacks: the same columns and attack, for eps above 0: the accuracy under this attack and those before it.
     diagnostics: columns row, seed, label_shift, eps, attack, diagnostic, count, total (see `masking`).
     histories: columns row, seed, epoch, probe, network ("itself", or one that the probe shows the same examples),
         accuracy (percent; of a performance correlation 100 times its value), loss, images.
     measurements: columns row, seed, and those of the measurement.
-    All: the columns of the need as well.
+    All four also have the columns of their need.
     payloads: the data set or weights of each (row, seed).
-    published: the paper's own rows (columns as in the table, accuracy in percent), and where they stand.
-    comparable: whether the study repeats the paper's setting, so that both may stand in one row.
-    notes: warnings on what was measured, which table and figure print.
+    published: the rows that the paper prints (columns as in the table, accuracy in percent), their source and setting.
+    comparable: whether the study repeats the paper's setting, so that both fit in one row.
+    notes: warnings about the measurements; table and figure print them.
     """
 
     evaluations: pd.DataFrame
@@ -69,16 +69,16 @@ class Results:
 
     @property
     def comparable_rows(self) -> pd.DataFrame | None:
-        """The paper's own rows if they may stand beside the measured ones."""
+        """The paper's rows if the study repeats their setting, else None."""
         return self.published if self.comparable else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One experiment of a paper; `needs` is called without torch, the other functions after all is measured.
+    """One experiment of a paper. `needs` runs without torch; the other functions run after all measurements.
 
-    `table` returns identifying columns, then of each measured quantity x its mean `x` and, as far as they apply,
-    `x_std`, `x_low`, `x_high`, `published_x` and `difference_x`, and `seeds` (see `summaries.over_seeds`). `units`
+    `table` returns identifying columns, then for each measured quantity x its mean `x` and, where they apply,
+    `x_std`, `x_low`, `x_high`, `published_x` and `difference_x`, and `seeds` (see `summaries.summarise_seeds`). `units`
     are those of its columns.
     """
 

@@ -1,7 +1,7 @@
-"""X1: how much of what D_rand teaches may have leaked in through robust features.
+"""X1: the share of D_rand's accuracy that may come from leaked robust features.
 
-A control after Goh (2019), "Robust Feature Leakage" (distill.pub, doi 10.23915/distill.00019.2); the method stands in
-`robustfeatures.measurements.leakage`. He finds 23.5 % of 88 % accuracy through linear features of D_rand, and no
+A control after Goh (2019), "Robust Feature Leakage" (distill.pub, doi 10.23915/distill.00019.2). The method is in
+`robustfeatures.measurements.leakage`. Goh finds 23.5 % of 88 % accuracy through linear features of D_rand, and no
 evidence of leakage into D_det.
 """
 
@@ -30,7 +30,7 @@ LINEAR, NETWORK = "robust linear features", "network"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The linear architecture by the study's name for it, its training, and the radius at which it has to be robust."""
+    """The linear architecture by the study's name for it, its training, and the radius of its robustness."""
 
     architecture: Name = "linear"
     training: str = "adversarial"
@@ -38,7 +38,7 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One measurement per seed, and A2's evaluations of networks that see all features."""
+    """One measurement per seed, and A2's evaluations of networks with all features."""
     networks = [need for need in a2.needs(pieces, a2.Settings()) if need.row in ("D", *DERIVED_SETS)]
     found = []
     for seed in pieces.study.seeds:
@@ -68,10 +68,10 @@ def _accuracies(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and kind of features."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     columns = ["row", "features", "eps"]
-    return with_published(over_seeds(_accuracies(results), columns), results, columns)
+    return add_published(summarise_seeds(_accuracies(results), columns), results, columns)
 
 
 def figure(results: Results) -> Figure:
@@ -87,14 +87,14 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Goh says of D_rand and D_det, and that his features are robust here too."""
+    """Goh's claims on D_rand and D_det, and the robustness of his features here."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = _accuracies(results)
     chance = percent(1 / results.evaluations["classes"].iloc[0])
-    linear = {name: by_seed(rows, row=name, features=LINEAR) for name in DERIVED_SETS}
-    network = by_seed(rows, row="D_rand", features=NETWORK)
+    linear = {name: select_by_seed(rows, row=name, features=LINEAR) for name in DERIVED_SETS}
+    network = select_by_seed(rows, row="D_rand", features=NETWORK)
     robust = results.measurements[results.measurements["trained_on"] == "D"].set_index("seed")
     at = f"at eps {results.settings.eps:g}"
     return [
@@ -142,8 +142,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Accuracy on the test split of D of logistic regression on robust linear features (the logits of a linear "
-        "network trained adversarially on D), trained on D, D_rand and D_det; beside it networks that see all "
-        "features. What the former get right above chance leaks in through robust features. Bars are means, whiskers "
+        "network trained adversarially on D), trained on D, D_rand and D_det; beside it networks with all features. "
+        "The accuracy of the regression above chance comes from leaked robust features. Bars are means, whiskers "
         "standard deviations, dots the seeds."
     ),
 )

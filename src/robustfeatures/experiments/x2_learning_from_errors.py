@@ -1,7 +1,7 @@
-"""X2: what a network learns from unperturbed images that are all mislabelled, by the errors of another network.
+"""X2: learning from unperturbed images whose labels are the errors of another network.
 
 A control for D_det after Wallace (2019), "Learning from Incorrectly Labeled Data" (distill.pub, discussion of
-not-bugs-2019, response 6): errors carry what the network that makes them has learned, perturbed or not. He stops a
+not-bugs-2019, response 6): errors carry the learned features of the network that makes them. Wallace stops a
 ResNet-18 after two epochs on CIFAR-10 (62.5 % of the train images right), trains another on the 18 768 images that the
 first gets wrong, labelled as it labels them, and reaches 49.7 % on the test split. The first network has to be stopped
 early or be small: a good one makes few errors.
@@ -72,9 +72,9 @@ def _clean(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set; that of the train split says how many errors there were to learn from."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    return with_published(over_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
+    return add_published(summarise_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
@@ -85,9 +85,9 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What Wallace says of a network that has seen wrong labels alone."""
+    """Wallace's claim on a network trained only on wrong labels."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = _clean(results)
     return [
@@ -95,7 +95,7 @@ def claims(results: Results) -> list[Claim]:
             "A model trained on mislabelled, unperturbed images alone generalises to the original test set",
             SECTION,
             "clean accuracy: errors minus chance",
-            list(by_seed(rows, row=ERRORS) - percent(1 / rows["classes"].iloc[0])),
+            list(select_by_seed(rows, row=ERRORS) - percent(1 / rows["classes"].iloc[0])),
         )
     ]
 
@@ -110,7 +110,7 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Clean accuracy on the test split of D (where not said otherwise) of a network stopped early, of one trained "
+        "Clean accuracy on the test split of D (unless stated otherwise) of a network stopped early, of one trained "
         "on the train images that it misclassifies, unperturbed and labelled as it labels them, and of one trained on "
         "D_det. Bars are means, whiskers standard deviations, dots the seeds."
     ),

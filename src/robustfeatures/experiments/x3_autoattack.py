@@ -1,6 +1,6 @@
-"""X3: the robust accuracies of A1 beside what AutoAttack leaves of them, on the same images.
+"""X3: the robust accuracies of A1 compared with those under AutoAttack, on the same images.
 
-A control: an attack that finds less than there is makes a model look more robust than it is.
+A control: a weak attack makes a model look more robust than it is.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def _paired(results: Results) -> pd.DataFrame:
-    """Columns row, seed, eps, before and after (percent): what the study's attacks leave, and then the others."""
+def _pair_accuracies(results: Results) -> pd.DataFrame:
+    """Columns row, seed, eps, before and after (percent): accuracy under the study's attacks, and under all attacks."""
     keys = ["row", "seed", "eps"]
     following = [attack.name for attack in results.settings.attacks]
     own = results.attacks[~results.attacks["attack"].isin(following)]
@@ -64,9 +64,9 @@ def _paired(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per row of A1 and radius."""
-    from robustfeatures.experiments.shared.summaries import over_seeds
+    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
-    return over_seeds(_paired(results), ["row", "eps"], values=("before", "after", "lowered"))
+    return summarise_seeds(_pair_accuracies(results), ["row", "eps"], values=("before", "after", "lowered"))
 
 
 def figure(results: Results) -> Figure:
@@ -74,7 +74,7 @@ def figure(results: Results) -> Figure:
     from robustfeatures.experiments.shared.plots.bars import grouped_bars
 
     told = {"before": "the study's attacks", "after": "and AutoAttack"}
-    bars = _paired(results).melt(["row", "seed", "eps"], list(told), var_name="attacks", value_name="accuracy")
+    bars = _pair_accuracies(results).melt(["row", "seed", "eps"], list(told), var_name="attacks", value_name="accuracy")
     bars["bar"] = [f"eps {eps:g}, {told[attacks]}" for eps, attacks in zip(bars["eps"], bars["attacks"], strict=True)]
     return grouped_bars(
         bars.sort_values("eps", kind="stable"),
@@ -85,10 +85,10 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """That A1's robust accuracies are not the attack's weakness; the margin is that of Appendix D.2."""
+    """The robust accuracies of A1 do not come from a weak attack; the margin is that of Appendix D.2."""
     from robustfeatures.experiments.shared.claims import Claim
 
-    paired = _paired(results)
+    paired = _pair_accuracies(results)
     return [
         Claim(
             "AutoAttack lowers no robust accuracy of A1 by more than 2 points",
@@ -111,7 +111,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"before": "%", "after": "%", "lowered": "points"},
     caption=(
-        "Accuracy of the models of A1 under the study's attacks, and what AutoAttack, which attacks the images that "
-        "those have left, leaves of it. Bars are means, whiskers standard deviations, dots the seeds."
+        "Accuracy of the models of A1 under the study's attacks, and after AutoAttack, which attacks the images that "
+        "withstand the study's attacks. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -1,7 +1,7 @@
 """X4: the accuracies of A1 and A2 with their spread over seeds and the 95 % interval of their mean.
 
-Every table has these columns; here they stand for the rows that the first paper's argument rests on, so that a
-difference between two rows can be told from luck.
+Every table has these columns. Here they show which differences between the main rows of the first paper exceed the
+spread over seeds.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def _plain(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and radius."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    return with_published(over_seeds(_plain(results), ["row", "eps"]), results, ["row", "eps"])
+    return add_published(summarise_seeds(_plain(results), ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
     """Each mean as a dot on its interval."""
-    from robustfeatures.experiments.shared.interval_plots import intervals
+    from robustfeatures.experiments.shared.interval_plots import plot_intervals
 
-    return intervals(_plain(results), row="row", panel="eps")
+    return plot_intervals(_plain(results), row="row", panel="eps")
 
 
 EXPERIMENT = Experiment(

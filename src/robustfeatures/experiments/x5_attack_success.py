@@ -1,7 +1,7 @@
-"""X5: what the network that D_rand and D_det were made with sees in them, as they are and under augmentation.
+"""X5: predictions of the source network for D_rand and D_det, with and without augmentation.
 
-A control: an attack that fails leaves a mislabelled image without features of its label, and one that works only on the
-image as it stands may be gone in training with augmentation. not-bugs-2019, Appendix D.4, says of a robust source that
+A control: after a failed attack an image has a wrong label and no features of this label. An attack that fails under
+augmentation may be useless in training with augmentation. not-bugs-2019, Appendix D.4, says about a robust source that
 "the prediction of the classifier will not change".
 """
 
@@ -30,13 +30,13 @@ SECTION = "not-bugs-2019, Section 3.2 and Appendix D.4"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The augmentation under which the sets are looked at, whether the study trains with it or not."""
+    """The augmentation of the measurement, independent of that in training."""
 
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(crop_padding=4, flip=True))
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One measurement per set and seed; D under the standard source, for what augmentation alone does."""
+    """One measurement per set and seed; D with the standard source shows the effect of augmentation alone."""
     found = []
     for seed in pieces.study.seeds:
         derived = {name: pieces.derived(name, seed) for name in DERIVED_SETS}
@@ -55,7 +55,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 
 def _shares(results: Results) -> pd.DataFrame:
-    """In percent: `success` of the images with another target than class (none in D), and `kept` of all."""
+    """In percent: `success`, of the images with another target than class (none in D), and `kept`, of all images."""
     rows = results.measurements
     success = percent(rows["reached"] / rows["targeted"]).where(rows["targeted"] > 0)
     return rows.assign(success=success, kept=percent(rows["kept"] / rows["images"]))
@@ -63,14 +63,14 @@ def _shares(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per set and augmentation."""
-    from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     columns, values = ["row", "augmentation"], ("kept", "success")
-    return with_published(over_seeds(_shares(results), columns, values=values), results, columns, values=values)
+    return add_published(summarise_seeds(_shares(results), columns, values=values), results, columns, values=values)
 
 
 def figure(results: Results) -> Figure:
-    """Two bars per set: the success of the attack as the set is, and under augmentation."""
+    """Two bars per set: the success of the attack without and with augmentation."""
     from robustfeatures.experiments.shared.plots import grouped_bars
 
     return grouped_bars(
@@ -85,14 +85,14 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What the construction of Section 3.2 takes for granted, and what Appendix D.4 says of a robust source."""
+    """The assumption of the construction in Section 3.2, and the claim of Appendix D.4 on a robust source."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import by_seed
+    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = _shares(results)
 
     def of(value: str, name: str, augmentation: str) -> pd.Series:
-        return by_seed(rows, value=value, row=name, augmentation=augmentation)
+        return select_by_seed(rows, value=value, row=name, augmentation=augmentation)
 
     standard = [
         Claim(
@@ -127,8 +127,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"kept": "%", "success": "%"},
     caption=(
-        "Share of the images of D_rand and D_det, among those whose target is not their own class, that the network "
-        "they were made with takes for their target: as they are, and under one draw of augmentation. Bars are means, "
+        "Share of the images of D_rand and D_det, among those whose target is not their class, that the source network "
+        "classifies as their target, without augmentation and under one draw of augmentation. Bars are means, "
         "whiskers standard deviations, dots the seeds."
     ),
 )

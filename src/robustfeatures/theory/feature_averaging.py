@@ -1,7 +1,7 @@
 """Networks trained on clusters with orthogonal centres: averaged and decoupled features (feature-averaging-2025).
 
 Data: k clusters with orthogonal centres of norm sqrt(d), x = mu_j + xi, xi ~ N(0, I_d). The first half of the clusters
-is the positive class, J_+. Data and initialisation do not change in law when the axes are rotated, so here
+is the positive class, J_+. A rotation of the axes does not change the distribution of data and initialisation, so here
 mu_j = sqrt(d) e_j.
 
 Network of two classes, second layer fixed, logistic loss:
@@ -9,23 +9,23 @@ Network of two classes, second layer fixed, logistic loss:
     f(x) = 1/m sum over r of ReLU(<w_(1,r), x> + b_(1,r)) - 1/m sum over r of ReLU(<w_(-1,r), x> + b_(-1,r)).
 
 Theorem (Feature Averaging): trained by gradient descent from a small initialisation, w_(s,r) is its initial value plus
-the sum of lambda_(s,r,j) mu_j plus noise terms, with lambda_(s,r,j) >= Omega(1) and of one order for all clusters j of
-the side s, and at most o(1) for those of the other side; accuracy is 1 - o(1).
-Theorem (Feature Decoupling): trained with cross-entropy to tell the k clusters apart, f_j has lambda_(j,j) = Omega(1)
-and lambda_(j,i) = o(1) for i != j.
+the sum of lambda_(s,r,j) mu_j plus noise terms. For all clusters j of the side s lambda_(s,r,j) is at least Omega(1)
+and of the same order; for clusters of the other side it is at most o(1). The accuracy is 1 - o(1).
+Theorem (Feature Decoupling): if the network is trained with cross-entropy on the k clusters as classes, f_j has
+lambda_(j,j) = Omega(1) and lambda_(j,i) = o(1) for i != j.
 
-The slides give f_j one neuron. Its neuron is then dead for its whole cluster at the start with probability
-1 / (n/k + 1): for weights drawn from a centred normal law the products with mu_j and with the noise of each of the n/k
-points are independent of equal variance, and all n/k sums are negative exactly when the first is the least of
-n/k + 1 exchangeable numbers (in sign reversed). Here f_j is the mean over m neurons, as in the network of two classes.
+The slides give f_j one neuron. With probability 1 / (n/k + 1) this neuron starts dead on its whole cluster. The weights
+are normal with mean 0, so their products with mu_j and with the noise of each of the n/k points are independent and of
+equal variance. All n/k sums are negative exactly when minus the first product is the largest of n/k + 1 exchangeable
+numbers. Here f_j is the mean over m neurons, as in the network of two classes.
 
-What is computed. A network of two classes is one of two outputs, f and 0, under cross-entropy; so every network is
-outputs = ReLU(x W^T + b) V with fixed votes V. In n steps the weights stay in the span of their start and of the data,
-W = W_0 + A^T X. One step on A needs the n x n matrix X X^T alone, and
+Computation. A network of two classes has the outputs f and 0 under cross-entropy. So every network has the outputs
+ReLU(x W^T + b) V with fixed output weights V. The weights stay in the span of their start and of the data,
+W = W_0 + A^T X. One step on A needs only the n x n matrix X X^T, and
 
     X X^T = N N^T + M C^T + C M^T + d C C^T,    N the noise, C the one-hot clusters, M = sqrt(d) N[:, :k],
 
-so that networks for every k share N N^T and each step is one matrix product for all of them.
+so networks for all k share N N^T, and one matrix product serves a step of all networks.
 """
 
 from __future__ import annotations
@@ -48,19 +48,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """A network to train: k clusters, told apart by side (2-class) or one by one (k-class), and m neurons a class."""
+    """A network to train: k clusters, m neurons a class; classes are the sides (2-class) or the clusters (k-class)."""
 
     kind: str
     clusters: int
     neurons: int
 
-    def votes(self, like: Tensor) -> Tensor:
-        """V (neurons, outputs): the mean of its neurons for each class; for two classes the difference, and 0."""
+    def output_weights(self, like: Tensor) -> Tensor:
+        """V (neurons, outputs): the mean over the neurons of each class; with two classes the difference, and 0."""
         classes = 2 if self.kind == TWO_CLASSES else self.clusters
-        votes = torch.eye(classes, dtype=like.dtype).repeat_interleave(self.neurons, dim=0) / self.neurons
+        output_weights = torch.eye(classes, dtype=like.dtype).repeat_interleave(self.neurons, dim=0) / self.neurons
         if self.kind == TWO_CLASSES:
-            votes = torch.stack([votes[:, 0] - votes[:, 1], torch.zeros(len(votes), dtype=like.dtype)], dim=1)
-        return votes
+            output_weights = torch.stack(
+                [output_weights[:, 0] - output_weights[:, 1], torch.zeros(len(output_weights), dtype=like.dtype)], dim=1
+            )
+        return output_weights
 
     def labels(self, clusters: Tensor) -> Tensor:
         """The class of points of these clusters (n,)."""
@@ -69,14 +71,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Network:
-    """Weights (N, d), biases (N,), votes (N, outputs), and lambda (N, k), what each neuron holds of each centre."""
+    """Weights (N, d), biases (N,), output weights (N, outputs) and lambda (N, k), the coefficients of the centres."""
 
     weights: Tensor
     biases: Tensor
-    votes: Tensor
+    output_weights: Tensor
     coefficients: Tensor
 
-    def products(self, noise: Tensor, clusters: Tensor) -> Tensor:
+    def preactivations(self, noise: Tensor, clusters: Tensor) -> Tensor:
         """x W^T + b (n, N) at x = mu of the clusters (n,) plus noise (n, d)."""
         scale = math.sqrt(noise.shape[1])
         return noise @ self.weights.T + scale * self.weights[:, clusters].T + self.biases
@@ -87,8 +89,8 @@ class Network:
         return self.weights[:, : self.coefficients.shape[1]] / norms
 
 
-def clusters_of(count: int, clusters: int) -> Tensor:
-    """The cluster of each of `count` points, in turns."""
+def cluster_indices(count: int, clusters: int) -> Tensor:
+    """The cluster of each of `count` points: 0, 1, ..., k - 1, 0, 1 ..."""
     return torch.arange(count) % clusters
 
 
@@ -97,78 +99,80 @@ def sides(clusters: Tensor, count: int) -> Tensor:
     return (2 * clusters >= count).long()
 
 
-def train(
+def gradient_descent(
     noise: Tensor, tasks: Sequence[Task], starts: Sequence[tuple[Tensor, Tensor]], *, learning_rate: float, steps: int
 ) -> list[Network]:
-    """Gradient descent on all points at once, for several networks together.
+    """Train several networks together by full-batch gradient descent.
 
-    noise: (n, d), N above; the points of each task are its centres, in turns, plus this. starts: W_0 (N, d) and b_0
-    (N,) of each; a network of k classes has no biases, its b_0 is zero and stays.
+    noise: (n, d), N above. Point i of a task is centre i mod k plus row i of the noise. starts: W_0 (N, d) and b_0 (N,)
+    of each network. A network of k classes has no biases: its b_0 is zero and stays zero.
     """
     gram = noise @ noise.T
-    parts = [_Part(noise, task, *start) for task, start in zip(tasks, starts, strict=True)]
-    columns = [part.products.shape[1] for part in parts]
+    states = [_TrainingState(noise, task, *start) for task, start in zip(tasks, starts, strict=True)]
+    columns = [state.preactivations.shape[1] for state in states]
     for _ in range(steps):
-        backward = [part.backward() for part in parts]
-        shared = torch.split_with_sizes(gram @ torch.cat(backward, dim=1), columns, dim=1)
-        for part, gradient, product in zip(parts, backward, shared, strict=True):
-            part.descend(gradient, product, learning_rate)
-    return [part.network(noise) for part in parts]
+        gradients = [state.preactivation_gradient() for state in states]
+        shared = torch.split_with_sizes(gram @ torch.cat(gradients, dim=1), columns, dim=1)
+        for state, gradient, product in zip(states, gradients, shared, strict=True):
+            state.descend(gradient, product, learning_rate)
+    return [state.network(noise) for state in states]
 
 
-class _Part:
-    """One of the networks in training: its products x W^T + b at all points, and A."""
+class _TrainingState:
+    """A network in training: its pre-activations x W^T + b at all points, and A."""
 
     def __init__(self, noise: Tensor, task: Task, weights: Tensor, biases: Tensor) -> None:
         count, self.dimension = noise.shape
-        clusters = clusters_of(count, task.clusters)
+        clusters = cluster_indices(count, task.clusters)
         self.biased = task.kind == TWO_CLASSES
         self.weights, self.biases = weights, biases
-        self.votes = task.votes(noise)
+        self.output_weights = task.output_weights(noise)
         self.one_hot = one_hot(clusters, task.clusters).to(noise.dtype)
-        self.centred = math.sqrt(self.dimension) * noise[:, : task.clusters]
-        self.wanted = one_hot(task.labels(clusters), self.votes.shape[1]).to(noise.dtype)
+        self.centre_products = math.sqrt(self.dimension) * noise[:, : task.clusters]
+        self.targets = one_hot(task.labels(clusters), self.output_weights.shape[1]).to(noise.dtype)
         self.combination = torch.zeros(count, len(weights), dtype=noise.dtype)
-        self.products = noise @ weights.T + self.one_hot @ (math.sqrt(self.dimension) * weights[:, : task.clusters].T)
-        self.products += biases
+        self.preactivations = noise @ weights.T + self.one_hot @ (
+            math.sqrt(self.dimension) * weights[:, : task.clusters].T
+        )
+        self.preactivations += biases
 
-    def backward(self) -> Tensor:
-        """The gradient of the mean cross-entropy in the products (n, N)."""
-        outputs = self.products.clamp(min=0) @ self.votes
-        residual = (outputs.softmax(dim=1) - self.wanted) / len(outputs)
-        return (residual @ self.votes.T) * (self.products > 0)
+    def preactivation_gradient(self) -> Tensor:
+        """The gradient of the mean cross-entropy with respect to the pre-activations (n, N)."""
+        outputs = self.preactivations.clamp(min=0) @ self.output_weights
+        residual = (outputs.softmax(dim=1) - self.targets) / len(outputs)
+        return (residual @ self.output_weights.T) * (self.preactivations > 0)
 
     def descend(self, gradient: Tensor, noise_product: Tensor, learning_rate: float) -> None:
-        """One step, given N N^T times the gradient."""
+        """Take one step, given N N^T times the gradient."""
         by_cluster = self.one_hot.T @ gradient
-        change = noise_product + (self.centred + self.dimension * self.one_hot) @ by_cluster
-        change += self.one_hot @ (self.centred.T @ gradient)
+        change = noise_product + (self.centre_products + self.dimension * self.one_hot) @ by_cluster
+        change += self.one_hot @ (self.centre_products.T @ gradient)
         if self.biased:
             total = gradient.sum(dim=0)
             change += total
             self.biases = self.biases - learning_rate * total
         self.combination -= learning_rate * gradient
-        self.products -= learning_rate * change
+        self.preactivations -= learning_rate * change
 
     def network(self, noise: Tensor) -> Network:
-        """W = W_0 + A^T X, put together."""
+        """The network with the weights W = W_0 + A^T X."""
         coefficients = self.combination.T @ self.one_hot
         weights = self.weights + self.combination.T @ noise
         weights[:, : coefficients.shape[1]] += math.sqrt(self.dimension) * coefficients
-        return Network(weights, self.biases, self.votes, coefficients)
+        return Network(weights, self.biases, self.output_weights, coefficients)
 
 
-def start(
+def draw_initial_weights(
     task: Task, dimension: int, deviation: float, generator: torch.Generator, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """W_0 (N, d) and b_0 (N,), all entries N(0, deviation^2); a network of k classes has no biases."""
-    neurons = len(task.votes(torch.empty(0)))
+    neurons = len(task.output_weights(torch.empty(0)))
     weights = deviation * torch.randn(neurons, dimension, generator=generator, dtype=dtype)
     biases = deviation * torch.randn(neurons, generator=generator, dtype=dtype)
     return weights, biases if task.kind == TWO_CLASSES else torch.zeros_like(biases)
 
 
-def trained(
+def train_networks(
     tasks: Sequence[Task],
     *,
     dimension: int,
@@ -178,17 +182,17 @@ def trained(
     steps: int,
     seed: int,
 ) -> list[Network]:
-    """Networks trained on the same noise, everything drawn from `seed`, in float32."""
+    """Train networks on the same noise, in float32; `seed` decides the noise and the initial weights."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "train", dimension))
     noise = torch.randn(samples, dimension, generator=generator)
-    starts = [start(task, dimension, deviation, generator, noise.dtype) for task in tasks]
-    return train(noise, tasks, starts, learning_rate=learning_rate, steps=steps)
+    starts = [draw_initial_weights(task, dimension, deviation, generator, noise.dtype) for task in tasks]
+    return gradient_descent(noise, tasks, starts, learning_rate=learning_rate, steps=steps)
 
 
 def accuracy(network: Network, noise: Tensor, task: Task) -> float:
-    """The share of points, centres in turns plus noise (n, d), whose class has the largest output."""
-    clusters = clusters_of(len(noise), task.clusters)
-    outputs = network.products(noise, clusters).clamp(min=0) @ network.votes
+    """The accuracy, in [0, 1], on points with the noise (n, d)."""
+    clusters = cluster_indices(len(noise), task.clusters)
+    outputs = network.preactivations(noise, clusters).clamp(min=0) @ network.output_weights
     return float((outputs.argmax(dim=1) == task.labels(clusters)).float().mean())
 
 
@@ -205,10 +209,13 @@ def measure(
     test_samples: int,
     seed: int,
 ) -> Sequence[Mapping[str, str | int | float]]:
-    """Rows (network, neuron, centre, cosine, coefficient, accuracy); a neuron of the k-class network is a class, the
-    mean over its neurons. Accuracy, on fresh points, is that of the whole network, in [0, 1]."""
+    """Rows (network, neuron, centre, cosine, coefficient, accuracy).
+
+    For the k-class network "neuron" is a class, and the row holds the mean over its neurons. Accuracy, in [0, 1], is
+    that of the whole network on fresh points.
+    """
     tasks = [Task(kind, clusters, neurons) for kind in (TWO_CLASSES, K_CLASSES)]
-    found = trained(
+    networks = train_networks(
         tasks,
         dimension=dimension,
         samples=samples,
@@ -220,11 +227,11 @@ def measure(
     generator = torch.Generator().manual_seed(derive_seed(seed, "test", dimension))
     noise = torch.randn(test_samples, dimension, generator=generator)
     rows: list[Mapping[str, str | int | float]] = []
-    for task, network in zip(tasks, found, strict=True):
-        together = 1 if task.kind == TWO_CLASSES else neurons
-        cosines = network.cosines().reshape(-1, together, clusters).mean(dim=1)
-        coefficients = network.coefficients.reshape(-1, together, clusters).mean(dim=1)
-        reached = accuracy(network, noise, task)
+    for task, network in zip(tasks, networks, strict=True):
+        neurons_per_row = 1 if task.kind == TWO_CLASSES else neurons
+        cosines = network.cosines().reshape(-1, neurons_per_row, clusters).mean(dim=1)
+        coefficients = network.coefficients.reshape(-1, neurons_per_row, clusters).mean(dim=1)
+        clean_accuracy = accuracy(network, noise, task)
         rows += [
             {
                 "network": task.kind,
@@ -232,7 +239,7 @@ def measure(
                 "centre": centre,
                 "cosine": float(cosines[neuron, centre]),
                 "coefficient": float(coefficients[neuron, centre]),
-                "accuracy": reached,
+                "accuracy": clean_accuracy,
             }
             for neuron in range(len(cosines))
             for centre in range(clusters)

@@ -1,30 +1,30 @@
 """Maximum likelihood of a Gaussian under attack: not-bugs-2019, Section 4 and Appendix E.
 
-The data are x ~ N(y mu*, Sigma*) with Sigma* diagonal; by symmetry one of the two classes is enough. Writing
-v = x - mu, the loss is l = v' Sigma^-1 v / 2 + log det Sigma / 2.
+The data are x ~ N(y mu*, Sigma*) with Sigma* diagonal. By symmetry one of the two classes is enough. With
+v = x - mu the loss is l = v' Sigma^-1 v / 2 + log det Sigma / 2.
 
-Theorem 1. An adversary who maximises v' Sigma^-1 v - C |delta|^2, with C > 1 / sigma_min(Sigma*), moves x by
-(C Sigma - I)^-1 v, which raises the expected v' Sigma^-1 v at the true parameters by
-tr[(I + (C Sigma* - I)^-1)^2] - d. Among all Sigma* of trace k (and sigma_min > 1 / C) it is least at (k / d) I.
+Theorem 1. An adversary maximises v' Sigma^-1 v - C |delta|^2, with C > 1 / sigma_min(Sigma*). He moves x by
+(C Sigma - I)^-1 v. At the true parameters this raises the expected v' Sigma^-1 v by
+tr[(I + (C Sigma* - I)^-1)^2] - d. Among all Sigma* of trace k (and sigma_min > 1 / C) the rise is least at (k / d) I.
 
 Theorem 2. Against the linear adversary delta = M v with E|M v|^2 = eps^2 (equation 14), the robust mean is mu*, and
 Sigma = Sigma* / 2 + I / lambda + (Sigma* / lambda + Sigma*^2 / 4)^(1/2), with lambda set by eps.
 
-Theorem 3. The least cosine, over all mu, between mu and the gradient Sigma^-1 mu of the classifier is
-2 sqrt(kappa) / (1 + kappa), kappa the condition number of Sigma, and it is larger for the robust Sigma.
+Theorem 3. The minimum over mu of the cosine between mu and the classifier's gradient Sigma^-1 mu is
+2 sqrt(kappa) / (1 + kappa), with the condition number kappa of Sigma. It is larger for the robust Sigma.
 
-Derived anew, this differs from the printed text as follows.
-- Theorem 1 is about twice the negative log-likelihood: with the loss l above and the penalty C |delta|^2 / 2 the rise
-  is half of what is printed. It counts the loss at the moved point and leaves the penalty out; with the penalty taken
-  off the rise is tr[(C Sigma* - I)^-1]. C = 1 / sigma_min, which the theorem allows, makes it infinite. In the proof
+Our derivation differs from the printed text as follows.
+- Theorem 1 is about twice the negative log-likelihood. With the loss l above and the penalty C |delta|^2 / 2 the rise
+  is half of the printed one. The printed rise leaves the penalty out. With the penalty subtracted the rise is
+  tr[(C Sigma* - I)^-1]. The theorem allows C = 1 / sigma_min, for which the rise is infinite. In the proof
   delta = (C Sigma - I)^-1 lacks its v.
 - Theorem 2 in standard deviations: s = s* + m with m s = 1 / lambda in each coordinate and |m| = eps, so in one
   dimension s = s* + eps. The paper sets tr(Sigma* M^2) = eps where equation (14) says eps^2; its bounds
   (1 + eps^1/2) / (eps^1/2 + eps^3/2) < lambda < (1 + eps^1/2) / eps^1/2 (up to factors) therefore hold with eps for
   eps^1/2: lambda grows like 1 / eps as eps falls. `multiplier_bounds` has them with their factors.
-- Theorem 2 needs no eps_0: among lambda > 1 / sigma_min(Sigma), the only ones that maximise, there is exactly one for
-  every eps. The mean is mu* because the loss grows with every |v_i|, for every eps too.
-- Theorem 3 needs neither Lemma 6 nor 7: Sigma_i / Sigma*_i = (1 + sqrt(1 + 4 / (lambda Sigma*_i)))^2 / 4 falls as
+- Theorem 2 needs no eps_0. Only lambda > 1 / sigma_min(Sigma) maximises, and for every eps exactly one such lambda
+  exists. For every eps the mean is mu*, because the loss grows with every |v_i|.
+- Theorem 3 needs neither Lemma 6 nor Lemma 7: Sigma_i / Sigma*_i = (1 + sqrt(1 + 4 / (lambda Sigma*_i)))^2 / 4 falls as
   Sigma*_i grows, so the condition number falls.
 """
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Ascents of the adversary, who goes on from where it was, per descent of the learner.
+# Steps of the adversary per step of the learner; the adversary starts from its last perturbation.
 ASCENTS = 5
-# Steps of gradient ascent on a concave objective; each takes off at least the share 1 - 1 / (C sigma_min).
+# Steps of gradient ascent on a concave objective. Each shrinks the error to at most the share 1 / (C sigma_min).
 PENALISED_STEPS = 60
 
 
@@ -56,7 +56,7 @@ def vulnerability(variances: Array, penalty: float) -> float:
     """tr[(I + (C Sigma - I)^-1)^2] - d for the diagonal of Sigma (d,) and C: Theorem 1.
 
     Raises:
-        ValueError: C is at most 1 / sigma_min, so that the adversary's gain has no bound.
+        ValueError: C is at most 1 / sigma_min, so the adversary's gain is unbounded.
     """
     if penalty * variances.min() <= 1:
         raise ValueError(f"penalty: {penalty} is not above 1 / sigma_min = {1 / variances.min()}")
@@ -70,7 +70,7 @@ def multiplier(variances: Array, eps: float) -> float:
     def excess(inverse: float) -> float:
         return float(np.linalg.norm((np.sqrt(variances + 4 * inverse) - deviations) / 2) - eps)
 
-    # m_i s_i = 1 / lambda, with every m_i at most eps and one at least eps / sqrt(d), gives the ends.
+    # The ends follow from m_i s_i = 1 / lambda: every m_i is at most eps, and one is at least eps / sqrt(d).
     ends = eps**2 / (2 * len(variances)), 2 * eps * (eps + float(deviations.max()))
     return 1 / float(brentq(excess, *ends, xtol=1e-16, rtol=1e-14))
 
@@ -96,16 +96,16 @@ def robust_variances(variances: Array, eps: float) -> Array:
 
 
 def least_cosine(variances: Array) -> float:
-    """The least cosine between mu and Sigma^-1 mu over all mu, for the diagonal of Sigma (d,): Lemma 8."""
+    """The minimum over mu of the cosine between mu and Sigma^-1 mu, for the diagonal of Sigma (d,): Lemma 8."""
     condition = variances.max() / variances.min()
     return float(2 * np.sqrt(condition) / (1 + condition))
 
 
-def strengthened(perturbation: Tensor, distances: Tensor, variances: Tensor, eps: Tensor) -> Tensor:
+def ascend(perturbation: Tensor, distances: Tensor, variances: Tensor, eps: Tensor) -> Tensor:
     """Normalised gradient ascent on |distances + perturbation|^2 in the metric Sigma^-1, on the sphere of radius eps.
 
-    perturbation, distances (..., n, d); variances (..., 1, d); eps (..., 1, 1). The best perturbation has the signs of
-    the distances, and is the only stationary one that has.
+    perturbation, distances (..., n, d); variances (..., 1, d); eps (..., 1, 1). Only one
+    stationary perturbation has the signs of the distances, and it is the best one.
     """
     perturbation = perturbation.abs() * distances.sign()
     for _ in range(ASCENTS):
@@ -117,11 +117,11 @@ def strengthened(perturbation: Tensor, distances: Tensor, variances: Tensor, eps
 def descend(
     distances: Callable[[Tensor], Tensor], mean: Tensor, scale: Tensor, eps: Tensor, *, steps: int, rate: float
 ) -> tuple[Tensor, Tensor]:
-    """Adversarial training of a Gaussian by gradient descent: the mean and variances (..., d) that it ends with.
+    """Fit a Gaussian by adversarial training with gradient descent: its final mean and variances (..., d).
 
-    `distances` gives v (..., n, d) for a mean (..., d): x - mu for n examples, or sqrt(E v^2) as the only one, for
-    which the linear adversary of Theorem 2 is an adversary of that one example. eps (...). The mean starts where it is
-    given and is learned in units of `scale` (..., d), the variances start as E v^2 and are learned by their logarithm.
+    `distances` maps a mean (..., d) to v (..., n, d): x - mu for n examples, or the single example sqrt(E v^2). On that
+    single example the linear adversary of Theorem 2 acts as an ordinary one. eps: (...). The mean starts at `mean`, in
+    units of `scale` (..., d). The variances start at E v^2; gradient descent updates their logarithm.
     """
     radius = eps[..., None, None]
     perturbation = torch.ones_like(distances(mean))
@@ -130,14 +130,14 @@ def descend(
     for _ in range(steps):
         with torch.no_grad():
             found = distances(mean + scale * offset)
-            perturbation = strengthened(perturbation, found, logarithm.exp()[..., None, :], radius)
+            perturbation = ascend(perturbation, found, logarithm.exp()[..., None, :], radius)
         offset.requires_grad_(True)
         logarithm.requires_grad_(True)
         moved = distances(mean + scale * offset) + perturbation
         squares = (moved**2).mean(dim=-2)
         loss = 0.5 * (logarithm + squares / logarithm.exp()).sum()
         gradients = torch.autograd.grad(loss, (offset, logarithm))
-        # An adversary who spends all of a large eps on one small variance would throw that coordinate far off.
+        # Unclipped, an attack of a large eps on one small variance would make a huge step in that coordinate.
         offset, logarithm = (
             (value - rate * gradient.clamp(-1.0, 1.0)).detach()
             for value, gradient in zip((offset, logarithm), gradients, strict=True)
@@ -151,7 +151,7 @@ def population_distances(mean: Tensor, variances: Tensor) -> Callable[[Tensor], 
 
 
 def penalised_gain(distances: Array, variances: Array, penalty: float) -> float:
-    """What gradient ascent on v' Sigma^-1 v - C |delta|^2 adds to v' Sigma^-1 v, mean over examples v (n, d)."""
+    """The rise of v' Sigma^-1 v by gradient ascent on v' Sigma^-1 v - C |delta|^2, mean over examples v (n, d)."""
     perturbation = np.zeros_like(distances)
     for _ in range(PENALISED_STEPS):
         perturbation += ((distances + perturbation) / variances - penalty * perturbation) / penalty
@@ -159,8 +159,8 @@ def penalised_gain(distances: Array, variances: Array, penalty: float) -> float:
     return float(gains.mean())
 
 
-def least_vulnerability(start: Array, penalty: float) -> tuple[float, Array]:
-    """The least of `vulnerability` over spectra (d,) with the trace of `start`, found by SLSQP, and where it is."""
+def search_least_vulnerability(start: Array, penalty: float) -> tuple[float, Array]:
+    """Minimise `vulnerability` over spectra (d,) with the trace of `start`, by SLSQP: the minimum and the spectrum."""
 
     def objective(variances: Array) -> tuple[float, Array]:
         slope: Array = -2 * penalty**2 * variances / (penalty * variances - 1) ** 3
@@ -179,8 +179,8 @@ def least_vulnerability(start: Array, penalty: float) -> tuple[float, Array]:
     return float(found.fun), np.asarray(found.x)
 
 
-def searched_cosine(variances: Array, start: Array) -> float:
-    """The least cosine between mu and Sigma^-1 mu that L-BFGS-B finds from the mean `start` (d,)."""
+def search_least_cosine(variances: Array, start: Array) -> float:
+    """Minimise the cosine between mu and Sigma^-1 mu by L-BFGS-B, from the mean `start` (d,)."""
 
     def cosine(mean: Array) -> tuple[float, Array]:
         gradient = mean / variances
@@ -207,20 +207,22 @@ def _row(theorem: str, quantity: str, dimension: int, adversary: float, closed: 
     }
 
 
-def first_theorem(generator: np.random.Generator, variances: Array, penalty: float, examples: int) -> Iterator[Row]:
-    """Theorem 1 beside gradient ascent from examples and beside a search; C is `penalty` / sigma_min."""
+def compare_theorem_1(generator: np.random.Generator, variances: Array, penalty: float, examples: int) -> Iterator[Row]:
+    """Compare Theorem 1 with gradient ascent on examples and with a search; C is `penalty` / sigma_min."""
     dimension = len(variances)
     strength = penalty / float(variances.min())
     distances = generator.normal(size=(examples, dimension)) * np.sqrt(variances)
     closed = vulnerability(variances, strength)
     yield _row("1", "rise of the loss", dimension, penalty, closed, penalised_gain(distances, variances, strength))
     even = np.full(dimension, variances.mean())
-    least, _ = least_vulnerability(variances, strength)
+    least, _ = search_least_vulnerability(variances, strength)
     yield _row("1", "least rise at this trace", dimension, penalty, vulnerability(even, strength), least)
 
 
-def second_theorem(mean: Array, variances: Array, radii: Sequence[float], *, steps: int, rate: float) -> Iterator[Row]:
-    """Theorem 2 beside gradient descent on the robust likelihood from a mean of 0, for all radii at once."""
+def compare_theorem_2(
+    mean: Array, variances: Array, radii: Sequence[float], *, steps: int, rate: float
+) -> Iterator[Row]:
+    """Compare Theorem 2 with gradient descent on the robust likelihood from a mean of 0, for all radii at once."""
     dimension = len(variances)
     centre, spread = (torch.from_numpy(value).expand(len(radii), -1) for value in (mean, variances))
     found = descend(
@@ -244,17 +246,17 @@ def second_theorem(mean: Array, variances: Array, radii: Sequence[float], *, ste
         yield _row("2", "lambda over its upper bound", dimension, eps, *(each / high for each in lagrange))
 
 
-def third_theorem(generator: np.random.Generator, variances: Array, eps: float) -> Iterator[Row]:
-    """Theorem 3 beside a search over mu from a random one."""
+def compare_theorem_3(generator: np.random.Generator, variances: Array, eps: float) -> Iterator[Row]:
+    """Compare Theorem 3 with a search over mu from a random start."""
     start = generator.normal(size=len(variances))
     for name, learned in (("standard", variances), ("robust", robust_variances(variances, eps))):
-        closed, searched = least_cosine(learned), searched_cosine(learned, start)
+        closed, searched = least_cosine(learned), search_least_cosine(learned, start)
         yield _row("3", f"least cosine, {name}", len(variances), eps, closed, searched)
 
 
-def learned_from_examples(drawn: Array, eps: float, *, steps: int, rate: float) -> tuple[Array, Array]:
-    """Mean and variances (d,) learned from examples (n, d) each of which the adversary moves by eps (equation 13)."""
-    examples = torch.from_numpy(drawn)
+def learn_from_examples(samples: Array, eps: float, *, steps: int, rate: float) -> tuple[Array, Array]:
+    """Learn mean and variances (d,) from examples (n, d); the adversary moves each example by eps (equation 13)."""
+    examples = torch.from_numpy(samples)
     found = descend(
         lambda learned: examples - learned[..., None, :],
         examples.mean(dim=0),
@@ -266,16 +268,18 @@ def learned_from_examples(drawn: Array, eps: float, *, steps: int, rate: float) 
     return found[0].numpy(), found[1].numpy()
 
 
-def relaxation(drawn: Array, eps: float, *, steps: int, rate: float) -> Iterator[Row]:
-    """The linear adversary of Theorem 2 beside that of equation 13, on the same examples (n, d)."""
-    _, learned = learned_from_examples(drawn, eps, steps=steps, rate=rate)
-    closed = robust_variances(drawn.var(axis=0), eps)
-    yield _row("13", "trace of the covariance", drawn.shape[1], eps, float(closed.sum()), float(learned.sum()))
+def compare_relaxation(samples: Array, eps: float, *, steps: int, rate: float) -> Iterator[Row]:
+    """Compare the linear adversary of Theorem 2 with that of equation 13, on the same examples (n, d)."""
+    _, learned = learn_from_examples(samples, eps, steps=steps, rate=rate)
+    closed = robust_variances(samples.var(axis=0), eps)
+    yield _row("13", "trace of the covariance", samples.shape[1], eps, float(closed.sum()), float(learned.sum()))
 
 
-def plane(mean: Array, variances: Array, drawn: Array, eps: float, *, steps: int, rate: float) -> Iterator[Row]:
-    """Mean and variances (2,) of Figure 4: Theorem 2's, and those learned from examples (n, 2)."""
-    learned = learned_from_examples(drawn, eps, steps=steps, rate=rate)
+def compare_plane(
+    mean: Array, variances: Array, samples: Array, eps: float, *, steps: int, rate: float
+) -> Iterator[Row]:
+    """Compare mean and variances (2,) of Figure 4: by Theorem 2, and learned from examples (n, 2)."""
+    learned = learn_from_examples(samples, eps, steps=steps, rate=rate)
     closed = mean, robust_variances(variances, eps)
     for name, expected, found in zip(("mean", "variance"), closed, learned, strict=True):
         for axis in range(2):
@@ -299,11 +303,11 @@ def measure(
     example_steps: int,
     rate: float,
 ) -> list[Row]:
-    """Closed forms beside numerical optima for random spectra, and the plane of Figure 4.
+    """Compare closed forms with numerical optima for random spectra, and in the plane of Figure 4.
 
-    In each dimension d >= 2 the variances are exp(U), U uniform between ends that two of them attain and whose ratio is
-    `condition`, the mean is N(0, I), and eps is `relative_eps` sqrt(d), for equation 13 the largest of them; C is
-    `penalty` / sigma_min. Columns theorem ("1", "2", "3", "13" for the adversary of
+    In each dimension d >= 2 the variances are log-uniform between two ends, and two of them are the ends; the ratio of
+    the ends is `condition`. The mean is drawn from N(0, I). eps is `relative_eps` sqrt(d); equation 13 takes the
+    largest eps. C is `penalty` / sigma_min. Columns theorem ("1", "2", "3", "13" for the adversary of
     equation 13, "plane"), quantity, dimension, adversary (C sigma_min, or eps), closed_form, numerical.
     """
     rows: list[Row] = []
@@ -312,15 +316,15 @@ def measure(
         generator = make_generator(seed, "spectrum", dimension)
         variances = condition ** np.array([-0.5, 0.5, *generator.uniform(-0.5, 0.5, dimension - 2)])
         mean = generator.normal(size=dimension)
-        drawn = mean + generator.normal(size=(examples, dimension)) * np.sqrt(variances)
-        rows += first_theorem(generator, variances, penalty, penalised_examples)
+        samples = mean + generator.normal(size=(examples, dimension)) * np.sqrt(variances)
+        rows += compare_theorem_1(generator, variances, penalty, penalised_examples)
         radii = [share * float(np.sqrt(dimension)) for share in relative_eps]
-        rows += second_theorem(mean, variances, radii, steps=steps, rate=rate)
+        rows += compare_theorem_2(mean, variances, radii, steps=steps, rate=rate)
         for eps in radii:
-            rows += third_theorem(generator, variances, eps)
-        rows += relaxation(drawn, max(radii), steps=example_steps, rate=rate)
+            rows += compare_theorem_3(generator, variances, eps)
+        rows += compare_relaxation(samples, max(radii), steps=example_steps, rate=rate)
     centre, spread = np.array(plane_mean), np.array(plane_variances)
-    drawn = centre + make_generator(seed, "plane").normal(size=(examples, 2)) * np.sqrt(spread)
+    samples = centre + make_generator(seed, "plane").normal(size=(examples, 2)) * np.sqrt(spread)
     for eps in plane_eps:
-        rows += plane(centre, spread, drawn, eps, steps=example_steps, rate=rate)
+        rows += compare_plane(centre, spread, samples, eps, steps=example_steps, rate=rate)
     return rows

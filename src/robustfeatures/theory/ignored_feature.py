@@ -1,26 +1,26 @@
 """Two features, one of which robust training ignores: not-bugs-2019, Section 4 and Appendix D.10, Figure 14.
 
-Claim (Section 4): there are distributions on the plane that many linear classifiers separate, for which every standard
-loss learns an accurate classifier that is not robust, while robust training learns one that is both, by ignoring x2
-although it predicts the label.
+Claim (Section 4): on some distributions in the plane, which many linear classifiers separate, every standard loss
+learns an accurate classifier that is not robust. Robust training learns a classifier that is both: it ignores x2,
+although x2 predicts the label.
 
-The paper gives a picture alone, so the distribution here is ours: y uniform in {-1, 1}, y x1 uniform in
+The paper shows only a picture, so the distribution here is ours: y uniform in {-1, 1}, y x1 uniform in
 [low1, high1] and y x2 uniform in [low2, high2], all positive, with the adversary's radius eps between
 (low1^2 + low2^2) / (low1 + low2) and low1, and eps at least the mean of y x2. Then, for w = (w1, w2) >= 0:
 
 - every w is accurate, since y w'x > 0;
-- against the Linf ball of radius eps the least margin of w is w1 (low1 - eps) + w2 (low2 - eps), so w is robust just
+- against the Linf ball of radius eps the least margin of w is w1 (low1 - eps) + w2 (low2 - eps), so w is robust exactly
   if w2 / w1 < (low1 - eps) / (eps - low2); w = (1, 0) is;
-- the classifier of the largest Euclidean margin is (low1, low2), which is not robust, and every loss with an
-  exponential tail goes there when it is trained for ever (Soudry et al., 2018), so "any standard loss" holds in the
-  limit too, not only for a loss with a finite minimum;
-- y x2 - eps has a mean of at most zero: x2 predicts the label, but not under attack, and by Jensen's inequality no
-  convex robust loss that falls with the margin gains from it. Nor does the squared loss, whose slope in w2 at its
-  minimum over w1 is -2 E[1 - w1 (y x1 - eps)] E[y x2 - eps] >= 0.
+- the classifier with the largest Euclidean margin is (low1, low2), which is not robust. Gradient descent on a loss with
+  an exponential tail converges to it (Soudry et al., 2018). So "any standard loss" also covers losses without a finite
+  minimum;
+- y x2 - eps has a mean of at most zero: x2 predicts the label, but not under attack. By Jensen's inequality no convex
+  robust loss that falls with the margin gains from x2. Nor does the squared loss: at its minimum over w1 its slope in
+  w2 is -2 E[1 - w1 (y x1 - eps)] E[y x2 - eps] >= 0.
 
-The text that surrounds Figure 14 does not name the norm. For a Euclidean ball the claim cannot hold in the limit: there
-the largest margin is by definition the most robust linear classifier. The gap that the figure marks "> eps/2" is here
-low1 > eps on either side of the boundary, which is what a ball of radius eps needs.
+The text around Figure 14 does not name the norm. For a Euclidean ball the claim cannot hold in the limit, since the
+largest margin is then the most robust linear classifier. The figure marks a gap "> eps/2". Here the gap is low1 > eps
+on either side of the boundary, as a ball of radius eps needs.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ LOSSES: dict[str, Callable[[Array], tuple[Array, Array]]] = {
     "squared": lambda margins: ((1 - margins) ** 2, 2 * (margins - 1)),
     "squared hinge": lambda margins: (np.maximum(0, 1 - margins) ** 2, -2 * np.maximum(0, 1 - margins)),
 }
-# So large that the soft margin is hard: no example pays to be inside it.
-HARD = 1e6
+# A penalty this large makes the soft margin a hard one.
+HARD_MARGIN = 1e6
 
 
 def sample(generator: np.random.Generator, count: int, low: Sequence[float], high: Sequence[float]) -> Array:
-    """y x (count, 2): the examples, turned so that their label is 1, uniform between `low` and `high` (2,)."""
+    """Draw y x (count, 2), uniform between `low` and `high` (2,)."""
     return generator.uniform(low, high, (count, 2))
 
 
-def fitted(signed: Array, loss: str, eps: float, penalty: float) -> Array:
-    """The weights (2,) of least mean loss of the worst margins y w'x - eps |w|_1, plus penalty |w|^2 / 2.
+def fit(signed: Array, loss: str, eps: float, penalty: float) -> Array:
+    """Fit the weights (2,) that minimise the mean loss of the worst margins y w'x - eps |w|_1, plus penalty |w|^2 / 2.
 
-    `signed` (n, 2) is y x. With w = a - b, a and b at least zero, the problem is smooth in its bounds: L-BFGS-B finds
-    weights that are zero exactly.
+    `signed` (n, 2) is y x. With w = a - b and a, b >= 0 the problem is smooth, so L-BFGS-B finds weights that
+    are exactly zero.
     """
     examples = np.concatenate([signed - eps, -signed - eps], axis=1)
 
@@ -77,23 +77,23 @@ def fitted(signed: Array, loss: str, eps: float, penalty: float) -> Array:
     return weights
 
 
-def largest_margin(signed: Array) -> Array:
-    """The weights (2,) of the largest Euclidean margin on separable examples y x (n, 2)."""
+def fit_largest_margin(signed: Array) -> Array:
+    """Fit the weights (2,) with the largest Euclidean margin on separable examples y x (n, 2)."""
     doubled = np.concatenate([signed, -signed])
     labels = np.repeat([1, -1], len(signed))
-    machine = LinearSVC(loss="hinge", C=HARD, fit_intercept=False, max_iter=1_000_000, tol=1e-8)
+    machine = LinearSVC(loss="hinge", C=HARD_MARGIN, fit_intercept=False, max_iter=1_000_000, tol=1e-8)
     weights: Array = machine.fit(doubled, labels).coef_[0]
     return weights
 
 
 def least_margin(weights: Array, low: Sequence[float], high: Sequence[float], eps: float) -> float:
-    """The least y w'x / |w|_1 - eps over the whole distribution: positive if no Linf attack of radius eps succeeds."""
+    """The minimum of y w'x / |w|_1 - eps over the distribution: positive if no Linf attack of radius eps succeeds."""
     corner = np.where(weights > 0, low, high)
     return float(weights @ corner / np.abs(weights).sum() - eps)
 
 
 def accuracies(weights: Array, signed: Array, eps: float) -> dict[str, float]:
-    """The share of examples y x (n, 2) that are right: clean, and under the best Linf and L2 attack of radius eps."""
+    """Accuracies on examples y x (n, 2), shares: clean, and under the best Linf and L2 attacks of radius eps."""
     margins = signed @ weights
     lengths = {"clean": 0.0, "linf": float(np.abs(weights).sum()), "l2": float(np.linalg.norm(weights))}
     return {name: float((margins > eps * length).mean()) for name, length in lengths.items()}
@@ -117,10 +117,10 @@ def measure(
     """
     signed = sample(make_generator(seed, "train"), examples, low, high)
     test = sample(make_generator(seed, "test"), test_examples, low, high)
-    found = {("standard", "largest margin"): largest_margin(signed)}
+    found = {("standard", "largest margin"): fit_largest_margin(signed)}
     for loss in LOSSES:
-        found["standard", loss] = fitted(signed, loss, 0.0, penalty)
-        found["robust", loss] = fitted(signed, loss, eps, penalty)
+        found["standard", loss] = fit(signed, loss, 0.0, penalty)
+        found["robust", loss] = fit(signed, loss, eps, penalty)
     rows: list[dict[str, str | int | float]] = []
     for (training, loss), weights in found.items():
         direction = weights / np.linalg.norm(weights)

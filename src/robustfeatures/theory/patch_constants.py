@@ -1,8 +1,8 @@
 """Every constant of the patch data, its network and its trainings, and the assumptions they must meet.
 
-adversarial-training-2025, Definition 2.2, Assumption 2.3 and Assumption B.3. The text at hand has lost the formulas of
-these, and with them the paper's values; what it says in words is kept here as named ratios, each of which must exceed
-one:
+adversarial-training-2025, Definition 2.2, Assumption 2.3 and Assumption B.3. Our copy of the text has lost their
+formulas and the paper's values. The conditions that it states in words are named ratios here, and each ratio must
+exceed one:
 
 - robust features are stronger: alpha is much larger than beta (Assumption 2.3, first part);
 - non-robust features are denser: the sum of beta^q over the non-robust patches is larger than that of alpha^q over the
@@ -12,8 +12,8 @@ one:
   perturbation of Theorem 4.3, which replaces one class's non-robust features by another's;
 - the rate of the gradient ascent is much larger than that of the gradient descent (B.3).
 
-B.3 also says that the number of patches is constant. Then the second part of Assumption 2.3 bounds how much stronger
-robust features can be: it needs |J_NR| > |J_R| (alpha / beta)^q.
+B.3 also says that the number of patches is constant. So the second part of Assumption 2.3 limits the strength of
+robust features: it needs |J_NR| > |J_R| (alpha / beta)^q.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class PatchConstants(Strict):
     """One setting of the synthetic experiments.
 
     classes: k. dimension: d, of one patch. patches: P. robust_patches: |J_R|; the others are J_NR.
-    alpha, beta: means of the coefficients of robust and non-robust features, which are uniform within the share
-    `spread` of them. noise: the standard deviation of each coordinate.
+    alpha, beta: means of the coefficients of robust and non-robust features. A coefficient is uniform between
+    1 - `spread` and 1 + `spread` times its mean. noise: the standard deviation of each coordinate.
     width: m, the filters of each class. exponent, threshold: q and rho of the smoothed ReLU.
     samples: n. learning_rate: eta of gradient descent. ascent_rate: that of the one step of gradient ascent.
     radius: eps, the largest L2 norm of the perturbation of one patch.
@@ -58,7 +58,7 @@ class PatchConstants(Strict):
     radius: Positive
 
     def ratios(self) -> dict[str, float]:
-        """What Assumptions 2.3 and B.3 compare, the larger side over the smaller, for the least favourable draw."""
+        """The ratios of Assumptions 2.3 and B.3, larger side over smaller side, for the least favourable draw."""
         alpha, beta, q = self.alpha, self.beta, self.exponent
         weak, strong = 1 - self.spread, 1 + self.spread
         non_robust = self.patches - self.robust_patches

@@ -1,12 +1,13 @@
 """Patch data made of robust and non-robust features (adversarial-training-2025, Definitions 2.1 and 2.2).
 
-A label y is uniform on k classes. Of the P patches of a point, |J_R| drawn uniformly hold the robust feature of its
-class and the others the non-robust one:
+A label y is uniform on k classes. A point has P patches. |J_R| of them, drawn uniformly, hold the robust feature of its
+class; the other patches hold the non-robust feature:
 
     X(p) = alpha_p u_y + xi_p for p in J_R,    X(p) = beta_p v_y + xi_p for p in J_NR,    xi_p ~ N(0, sigma^2 I_d).
 
-The 2k features are orthonormal and parallel to the axes: u_i = e_i and v_i = e_(k + i). The text has lost the laws of
-alpha_p and beta_p, which the paper assumes to concentrate at their means; here they are uniform around them.
+The 2k features are orthonormal and parallel to the axes: u_i = e_i and v_i = e_(k + i). The text has lost the
+distributions of alpha_p and beta_p. The paper assumes that they concentrate at their means; here they are uniform
+around their means.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from robustfeatures.theory.patch_constants import PatchConstants
 
 @dataclass(frozen=True)
 class Patches:
-    """Points with patches (n, P, d), labels int64 (n,), bool (n, P) for J_R, and coefficients (n, P)."""
+    """Points (n, P, d), labels int64 (n,), the mask of J_R bool (n, P), and coefficients (n, P)."""
 
     points: Tensor
     labels: Tensor
@@ -38,7 +39,7 @@ def features(constants: PatchConstants, like: Tensor) -> tuple[Tensor, Tensor]:
 def draw(
     constants: PatchConstants, count: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> Patches:
-    """`count` points of Definition 2.2."""
+    """Draw `count` points of Definition 2.2."""
     shape = (count, constants.patches)
     labels = torch.randint(constants.classes, (count,), generator=generator)
     order = torch.rand(shape, generator=generator).argsort(dim=1)
@@ -51,24 +52,24 @@ def draw(
     return Patches(points, labels, robust, coefficients)
 
 
-def only(points: Tensor, kept: Tensor) -> Tensor:
-    """The points (n, P, d) with all patches but those `kept` (bool (n, P)) zero: Definition 4.1's representatives."""
+def keep_patches(points: Tensor, kept: Tensor) -> Tensor:
+    """Set all patches of the points (n, P, d) to zero except those `kept`, bool (n, P): Definition 4.1."""
     return points * kept[..., None]
 
 
-def swap(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
-    """The perturbation (n, P, d) of Theorem 4.3: beta_p (v_target - v_y) on J_NR and nothing on J_R."""
+def replace_features(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
+    """The perturbation (n, P, d) of Theorem 4.3: beta_p (v_target - v_y) on J_NR, and 0 on J_R."""
     _, non_robust = features(constants, data.points)
     change = non_robust[targets] - non_robust[data.labels]
     return torch.where(data.robust, 0.0, data.coefficients)[..., None] * change[:, None]
 
 
-def plant(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
+def plant_features(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
     """The perturbation (n, P, d) that adds another class's robust feature, eps u_target, to each patch of J_NR."""
     robust, _ = features(constants, data.points)
     return constants.radius * torch.where(data.robust, 0.0, 1.0)[..., None] * robust[targets][:, None]
 
 
-def other_classes(labels: Tensor, classes: int, generator: torch.Generator) -> Tensor:
-    """For each label another class, drawn uniformly."""
+def draw_other_classes(labels: Tensor, classes: int, generator: torch.Generator) -> Tensor:
+    """Draw for each label another class, uniformly."""
     return (labels + torch.randint(1, classes, labels.shape, generator=generator)) % classes

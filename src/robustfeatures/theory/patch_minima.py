@@ -1,4 +1,4 @@
-"""Two global minima built by hand (adversarial-training-2025, Propositions 3.1 and 3.2).
+"""Two global minima, constructed explicitly (adversarial-training-2025, Propositions 3.1 and 3.2).
 
 Proposition 3.1: with w_ir = gamma v_i the empirical risk tends to 0 as gamma grows, but the adversarial test error is
 1 - o(1). Proposition 3.2: with w_ir = gamma u_i the risk tends to 0 and the adversarial test error is o(1).
@@ -6,16 +6,16 @@ Proposition 3.1: with w_ir = gamma v_i the empirical risk tends to 0 as gamma gr
 Without noise both risks have a closed form. The own class has the margin F_y = m sum over p of s(gamma c_p), the sum
 over J_NR with c = beta or over J_R with c = alpha, all other outputs are 0, and the loss is log(1 + (k - 1) e^-F_y).
 
-The second half of Proposition 3.2 does not follow from Assumption 2.3 in any ball that allows for the perturbation of
-Proposition 3.1. Let the perturbation of each patch have a norm of at most eps, and eps >= beta. Add eps u_j, j another
-class, to each patch of J_NR. Then F_j = m |J_NR| s(gamma eps), while F_y = m |J_R| s(gamma alpha) is as before. Since
-s(z) / z^q never rises, eps <= alpha gives s(gamma eps) >= (eps / alpha)^q s(gamma alpha), hence
+If the ball contains the perturbation of Proposition 3.1, the second half of Proposition 3.2 does not follow from
+Assumption 2.3. Let the perturbation of each patch have a norm of at most eps, and eps >= beta. Add eps u_j of another
+class j to each patch of J_NR. Then F_j = m |J_NR| s(gamma eps), while F_y = m |J_R| s(gamma alpha) is unchanged.
+s(z) / z^q never rises, so eps <= alpha gives s(gamma eps) >= (eps / alpha)^q s(gamma alpha), hence
 
     F_j / F_y >= |J_NR| eps^q / (|J_R| alpha^q) >= |J_NR| beta^q / (|J_R| alpha^q) > 1
 
-by the second part of Assumption 2.3, whatever gamma: the denser patches that make non-robust features win in training
-carry planted robust features as well. `planting_ratio` is the middle of this chain. The network is safe only from
-attacks that plant nothing.
+by the second part of Assumption 2.3, for every gamma. The same dense patches that make non-robust features win in
+training also carry planted robust features. `planting_ratio` is the middle term. The network withstands only attacks
+that plant no robust features.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 MINIMA = ("non-robust", "robust")
 
 
-def hand_built(constants: PatchConstants, minimum: str, gamma: float, like: Tensor) -> Tensor:
-    """Filters (k, m, d), all of a class equal: gamma v_i ("non-robust") or gamma u_i ("robust")."""
+def build_minimum(constants: PatchConstants, minimum: str, gamma: float, like: Tensor) -> Tensor:
+    """The filters (k, m, d) of a minimum: for class i all are gamma v_i ("non-robust") or gamma u_i ("robust")."""
     robust, non_robust = features(constants, like)
     kind = {"robust": robust, "non-robust": non_robust}[minimum]
     return gamma * kind[:, None].expand(-1, constants.width, -1)
 
 
 def noiseless_risk(constants: PatchConstants, minimum: str, gamma: float) -> float:
-    """The risk of a hand-built minimum when neither noise nor coefficients vary, in nats."""
+    """The risk of a minimum in nats, without noise and with all coefficients at their means."""
     count, coefficient = {
         "robust": (constants.robust_patches, constants.alpha),
         "non-robust": (constants.patches - constants.robust_patches, constants.beta),
@@ -57,7 +57,7 @@ def noiseless_risk(constants: PatchConstants, minimum: str, gamma: float) -> flo
 
 
 def planting_ratio(constants: PatchConstants) -> float:
-    """|J_NR| eps^q / (|J_R| alpha^q): above 1, planted robust features outweigh the own ones at every scale."""
+    """|J_NR| eps^q / (|J_R| alpha^q): above 1, planted robust features outweigh those of the own class."""
     non_robust = constants.patches - constants.robust_patches
     return non_robust / constants.robust_patches * (constants.radius / constants.alpha) ** constants.exponent
 
@@ -79,7 +79,7 @@ def measure(
     rows: list[Mapping[str, str | int | float]] = []
     for minimum in MINIMA:
         for scale in scales:
-            weights = hand_built(setting, minimum, scale, data.points)
+            weights = build_minimum(setting, minimum, scale, data.points)
             risk, _ = loss_and_gradient(weights, data.points, data.labels, activation(setting))
             found = evaluation(weights)
             rows.append(

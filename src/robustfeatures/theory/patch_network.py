@@ -11,10 +11,9 @@ moves each training point by one step of gradient ascent and clips it patch by p
 
     X~ = X + clip(-eta~ grad_X F_y(X)),    W <- W - eta grad L~(W),
 
-with L~ the loss at the points X~. The text has lost the margin that is ascended and the norm of the ball. Here the
-margin is F_y, which the paper's coefficient updates (Lemma D.17, in the feature of the own class alone) suggest and
-which its remark on margin-based objectives (Carlini and Wagner) extends; and the ball bounds the L2 norm of the
-perturbation of each patch by eps.
+with L~ the loss at the points X~. The text has lost the margin and the norm of the ball. Here the margin is F_y: the
+paper's coefficient updates (Lemma D.17) contain only the feature of the own class, and its remark on margin-based
+objectives (Carlini and Wagner) extends it. The ball bounds the L2 norm of the perturbation of each patch by eps.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from torch import Tensor
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
 from robustfeatures.theory.patch_constants import PatchConstants
 
-# A patch's gradient this short is no direction.
-FLOOR = 1e-30
+# A gradient shorter than this has no reliable direction.
+MIN_NORM = 1e-30
 
 
 @dataclass(frozen=True)
-class SmoothedRelu:
+class SmoothedReLU:
     """The activation s with exponent q and threshold rho."""
 
     exponent: int
@@ -48,68 +47,68 @@ class SmoothedRelu:
         return (z / self.threshold).clamp(0, 1).pow(self.exponent - 1)
 
 
-def activation(constants: PatchConstants) -> SmoothedRelu:
+def activation(constants: PatchConstants) -> SmoothedReLU:
     """The activation of a setting."""
-    return SmoothedRelu(constants.exponent, constants.threshold)
+    return SmoothedReLU(constants.exponent, constants.threshold)
 
 
-def logits(weights: Tensor, points: Tensor, relu: SmoothedRelu) -> Tensor:
+def logits(weights: Tensor, points: Tensor, relu: SmoothedReLU) -> Tensor:
     """F (n, k) of filters (k, m, d) at points (n, P, d)."""
-    return relu(_products(weights, points)).sum(dim=(1, 3))
+    return relu(_preactivations(weights, points)).sum(dim=(1, 3))
 
 
-def _products(weights: Tensor, points: Tensor) -> Tensor:
+def _preactivations(weights: Tensor, points: Tensor) -> Tensor:
     """<w_ir, X(p)> as (n, P, k, m)."""
     classes, width, dimension = weights.shape
     found = points.reshape(-1, dimension) @ weights.reshape(-1, dimension).T
     return found.reshape(*points.shape[:2], classes, width)
 
 
-def loss_and_gradient(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedRelu) -> tuple[Tensor, Tensor]:
+def loss_and_gradient(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedReLU) -> tuple[Tensor, Tensor]:
     """The mean cross-entropy, and its gradient (k, m, d)."""
-    products = _products(weights, points)
-    log_probabilities = relu(products).sum(dim=(1, 3)).log_softmax(dim=1)
+    preactivations = _preactivations(weights, points)
+    log_probabilities = relu(preactivations).sum(dim=(1, 3)).log_softmax(dim=1)
     loss = -log_probabilities.gather(1, labels[:, None]).mean()
     residual = log_probabilities.exp()
     residual[torch.arange(len(labels)), labels] -= 1
-    backward = relu.slope(products) * (residual / len(labels))[:, None, :, None]
+    backward = relu.slope(preactivations) * (residual / len(labels))[:, None, :, None]
     flat = backward.reshape(-1, weights.shape[0] * weights.shape[1])
     return loss, (flat.T @ points.reshape(-1, points.shape[2])).reshape(weights.shape)
 
 
-def class_gradient(weights: Tensor, points: Tensor, classes: Tensor, relu: SmoothedRelu) -> Tensor:
+def class_gradient(weights: Tensor, points: Tensor, classes: Tensor, relu: SmoothedReLU) -> Tensor:
     """grad_X F_c(X) (n, P, d), with the class c of each point in `classes` (n,)."""
     chosen = weights[classes]
     return torch.bmm(relu.slope(torch.bmm(points, chosen.transpose(1, 2))), chosen)
 
 
-def clipped(change: Tensor, radius: float | Tensor) -> Tensor:
-    """The perturbation (n, P, d), each patch shortened to an L2 norm of at most `radius`."""
+def clip(change: Tensor, radius: float | Tensor) -> Tensor:
+    """Clip each patch of the perturbation (n, P, d) to an L2 norm of at most `radius`."""
     shares: Tensor = radius / _patch_norms(change)
     return change * shares.clamp(max=1)
 
 
 def _patch_norms(change: Tensor) -> Tensor:
     norms: Tensor = change.norm(dim=2, keepdim=True)
-    return norms.clamp(min=FLOOR)
+    return norms.clamp(min=MIN_NORM)
 
 
 class PatchBall:
     """An L2 ball for each patch of points (n, P, d), as `gradient_ascent` takes it."""
 
     def step(self, points: Tensor, gradient: Tensor, step_size: Tensor) -> Tensor:
-        """The points, each patch moved by `step_size` along its own normalised gradient."""
+        """Move each patch by `step_size` along its own normalised gradient."""
         return points + step_size * gradient / _patch_norms(gradient)
 
     def project(self, points: Tensor, origin: Tensor, eps: Tensor) -> Tensor:
-        """The points, each patch at most `eps` from that of `origin`."""
-        return origin + clipped(points - origin, eps)
+        """Project each patch onto the ball of radius `eps` around the patch of `origin`."""
+        return origin + clip(points - origin, eps)
 
 
 def one_step(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants) -> Tensor:
     """The adversarial examples (n, P, d) of Section 2.5: one clipped step of gradient ascent."""
     descent = class_gradient(weights, points, labels, activation(constants))
-    return points + clipped(-constants.ascent_rate * descent, constants.radius)
+    return points + clip(-constants.ascent_rate * descent, constants.radius)
 
 
 def pgd(
@@ -138,8 +137,8 @@ def pgd(
     )
 
 
-def accuracy(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedRelu) -> float:
-    """The share of points whose own class has the largest output, alone; a tie is an error."""
+def accuracy(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedReLU) -> float:
+    """The share of points whose own class has strictly the largest output; a tie is an error."""
     outputs = logits(weights, points, relu)
     own = outputs.gather(1, labels[:, None]).squeeze(1)
     others = outputs.scatter(1, labels[:, None], -torch.inf).amax(dim=1)

@@ -1,9 +1,8 @@
 """Where robust accuracy falls to one half, over the number of clusters and the dimension (feature-averaging-2025).
 
-The theorem's orders, sqrt(d/k) for averaged and sqrt(d) for decoupled features, make the cliffs of the two networks
-differ by a factor of the order of sqrt(k). The paper shows k = 10 and d = 3072 alone. For each d one call trains the
-networks of every k together (see `feature_averaging`); the cliff is the median over fresh points of the least
-perturbation (see `robust_radius`).
+By the theorem the cliffs are of the order of sqrt(d/k) for averaged and sqrt(d) for decoupled features, a factor of
+sqrt(k). The paper shows only k = 10 and d = 3072. One call trains the networks of all k for one d together (see
+`feature_averaging`). The cliff is the median of the least perturbation over fresh points (see `robust_radius`).
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from robustfeatures.theory.feature_averaging import Task, trained
+from robustfeatures.theory.feature_averaging import Task, train_networks
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES, ideal_radius
-from robustfeatures.theory.robust_radius import least_radii, readouts
+from robustfeatures.theory.robust_radius import least_radii, make_readouts
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -35,7 +34,7 @@ def measure(
 ) -> Sequence[Mapping[str, str | int | float]]:
     """Rows (clusters, dimension, network, accuracy in [0, 1], relative_cliff, ideal): cliffs over sqrt(d)."""
     tasks = [Task(kind, count, neurons) for count in clusters for kind in (TWO_CLASSES, K_CLASSES)]
-    networks = trained(
+    networks = train_networks(
         tasks,
         dimension=dimension,
         samples=samples,
@@ -46,8 +45,8 @@ def measure(
     )
     rows: list[Mapping[str, str | int | float]] = []
     for two, many, task in zip(networks[::2], networks[1::2], tasks[1::2], strict=True):
-        for name, judged in readouts(two, many, task, dimension, test_samples, seed).items():
-            least = least_radii(judged)
+        for name, readout in make_readouts(two, many, task, dimension, test_samples, seed).items():
+            least = least_radii(readout)
             rows.append(
                 {
                     "clusters": task.clusters,

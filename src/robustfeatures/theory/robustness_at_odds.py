@@ -1,7 +1,7 @@
 """A distribution on which robustness is at odds with accuracy: at-odds-2019, Section 2 and Appendices C and D.
 
 y is uniform in {-1, 1}; x1 = y with probability p >= 1/2, else -y; x2 ... x_{d+1} ~ N(eta y, 1). The adversary moves
-every coordinate by up to eps.
+each coordinate by at most eps.
 
 Theorem 2.1. Any classifier of standard accuracy at least 1 - delta has robust accuracy at most p delta / (1 - p) if
 eps >= 2 eta.
@@ -9,13 +9,13 @@ Theorem 2.2. For eta >= 4 / sqrt(d) and p <= 0.975 the soft-margin SVM of unit n
 loss has standard accuracy above 99 % and robust accuracy below 1 % at eps >= 2 eta. Minimising the adversarial loss
 E max(0, 1 - y w'x + eps |w|_1) instead gives standard and robust accuracy p against any eps < 1.
 
-Derived anew, this differs from the printed text as follows.
-- Section 2.1 and Lemma D.5 leave out scales. The average of x2 ... x_{d+1} is N(eta y, 1/d), not N(eta, 1), with which
-  the attacked average would be right in nearly half of all cases, not in less than 1 %. What a w_i > 0 contributes to
-  1 - y w'x + eps |w|_1 has the mean (eps - eta) w_i, not 2 eta - eps: the weights of x2 ... vanish from eps = eta on.
-- "p against any eps < 1" holds of the classifier x1. Adversarial training arrives at it for eta <= eps < 2p - 1 alone
-  if the norm is free: beyond, the loss p max(0, 1 - w1 (1 - eps)) + (1 - p)(1 + w1 (1 + eps)) grows with w1 and the
-  minimum is w = 0. With the unit norm that the theorem asks for, w1 = 1 remains the minimum.
+Our derivation differs from the printed text as follows.
+- Section 2.1 and Lemma D.5 leave out scales. The average of x2 ... x_{d+1} is N(eta y, 1/d), not N(eta, 1). With N(eta,
+  1) the attacked average would be right in nearly half of all cases, not in less than 1 %. A w_i > 0 adds (eps - eta)
+  w_i to the mean of 1 - y w'x + eps |w|_1, not 2 eta - eps. So the weights of x2 ... vanish for eps >= eta.
+- "p against any eps < 1" holds for the classifier x1. With a free norm adversarial training finds x1 only for
+  eta <= eps < 2p - 1. For larger eps the loss p max(0, 1 - w1 (1 - eps)) + (1 - p)(1 + w1 (1 + eps)) grows with w1, and
+  the minimum is w = 0. With unit norm, as in the theorem, the minimum is w1 = 1 for all these eps.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def drawn(generator: np.random.Generator, count: int, dimension: int, *, p: float, eta: float) -> Array:
-    """y x (count, d + 1): examples turned so that their label is 1, which changes no linear classifier's margin."""
+def draw_examples(generator: np.random.Generator, count: int, dimension: int, *, p: float, eta: float) -> Array:
+    """Draw y x (count, d + 1). The factor y changes no margin of a linear classifier."""
     first = np.where(generator.random((count, 1)) < p, 1.0, -1.0)
     return np.concatenate([first, generator.normal(eta, 1.0, (count, dimension))], axis=1)
 
 
-def averaging(dimension: int) -> Array:
+def averaging_weights(dimension: int) -> Array:
     """The weights (d + 1,) that average x2 ... x_{d+1}: equation 4."""
     return np.concatenate([[0.0], np.full(dimension, 1 / dimension)])
 
 
 def accuracy(weights: Array, eps: float, *, p: float, eta: float) -> float:
-    """The exact share of the distribution that a linear classifier, `weights` (d + 1,), has right at radius eps."""
+    """The exact accuracy of a linear classifier, `weights` (d + 1,), on the distribution, attacked with radius eps."""
     first, rest = float(weights[0]), weights[1:]
     mean = eta * float(rest.sum()) - eps * float(np.abs(weights).sum())
     deviation = float(np.linalg.norm(rest))
@@ -60,16 +60,16 @@ def accuracy(weights: Array, eps: float, *, p: float, eta: float) -> float:
     return found
 
 
-def bound(delta: Array, p: float) -> Array:
-    """The largest robust accuracy at eps >= 2 eta, given the standard error delta: Theorem 2.1, and at most 1."""
+def robust_accuracy_bound(delta: Array, p: float) -> Array:
+    """The bound on robust accuracy at eps >= 2 eta for the standard error delta, at most 1: Theorem 2.1."""
     return np.minimum(1.0, p * delta / (1 - p))
 
 
 def gated_accuracies(limit: float, signal: float, p: float) -> tuple[float, float]:
-    """Standard accuracy, and that under the adversary of Appendix C, of a classifier that is not linear.
+    """Standard and robust accuracy of a nonlinear classifier; the adversary is that of Appendix C.
 
-    It follows z, the sum of x2 ... over sqrt(d), where |z| > limit, and x1 elsewhere. `signal` is eta sqrt(d); the
-    adversary moves x2 ... by 2 eta and so makes z ~ N(-signal, 1) for the label 1.
+    Let z be the sum of x2 ... over sqrt(d). The classifier is sign(z) where |z| > limit, and x1 elsewhere. `signal` is
+    eta sqrt(d). The adversary moves x2 ... by 2 eta, so that z ~ N(-signal, 1) for the label 1.
     """
 
     def right(mean: float) -> float:
@@ -79,7 +79,7 @@ def gated_accuracies(limit: float, signal: float, p: float) -> tuple[float, floa
     return right(signal), right(-signal)
 
 
-def hinge(mean: float, deviation: float) -> float:
+def expected_hinge(mean: float, deviation: float) -> float:
     """E max(0, 1 - N(mean, deviation^2))."""
     gap = 1 - mean
     if deviation == 0:
@@ -87,18 +87,18 @@ def hinge(mean: float, deviation: float) -> float:
     return float(gap * norm.cdf(gap / deviation) + deviation * norm.pdf(gap / deviation))
 
 
-def population_svm(dimension: int, eps: float, *, p: float, eta: float) -> tuple[Array, float]:
-    """The weights (d + 1,) of unit norm of least E max(0, 1 - y w'x + eps |w|_1), and the penalty that gives them.
+def fit_population_svm(dimension: int, eps: float, *, p: float, eta: float) -> tuple[Array, float]:
+    """Minimise E max(0, 1 - y w'x + eps |w|_1) over weights (d + 1,) of unit norm: the weights and their penalty.
 
-    By symmetry x2 ... x_{d+1} have equal weights (Lemma D.1), so w is an angle. The penalty lambda is the one whose
-    lambda |w|^2 / 2 makes |w| = 1 a minimum: minus the slope of the loss along w.
+    By symmetry x2 ... x_{d+1} have equal weights (Lemma D.1), so an angle determines w. With the penalty lambda,
+    |w| = 1 minimises the loss plus lambda |w|^2 / 2: lambda is minus the slope of the loss along w.
     """
     root = np.sqrt(dimension)
 
     def loss(angle: float, length: float = 1.0) -> float:
         first, rest = length * np.cos(angle), length * np.sin(angle)
         mean = rest * root * (eta - eps) - first * eps
-        return p * hinge(mean + first, rest) + (1 - p) * hinge(mean - first, rest)
+        return p * expected_hinge(mean + first, rest) + (1 - p) * expected_hinge(mean - first, rest)
 
     found = minimize_scalar(loss, bounds=(0, np.pi / 2), method="bounded", options={"xatol": 1e-10})
     angle = min((0.0, float(found.x), np.pi / 2), key=loss)
@@ -108,28 +108,28 @@ def population_svm(dimension: int, eps: float, *, p: float, eta: float) -> tuple
     return weights, penalty
 
 
-def adversarial_svm(signed: Array, eps: float, penalty: float) -> tuple[Array, float]:
-    """The weights (d + 1,) of least mean max(0, 1 - y w'x + eps |w|_1) + penalty |w|^2 / 2, and the duality gap.
+def fit_adversarial_svm(signed: Array, eps: float, penalty: float) -> tuple[Array, float]:
+    """Minimise mean max(0, 1 - y w'x + eps |w|_1) + penalty |w|^2 / 2 over (d + 1,): the weights, the duality gap.
 
     `signed` (n, d + 1) is y x. The dual, in a in [0, 1]^n, is to maximise mean(a) - |S(c)|^2 / (2 penalty), where
     c = mean(a y x) and S moves every component towards 0 by eps mean(a); w = S(c) / penalty. It is smooth and concave,
     so L-BFGS-B solves it.
     """
 
-    def weights_of(dual: Array) -> Array:
+    def weights_from_dual(dual: Array) -> Array:
         correlation = dual @ signed / len(signed)
         moved: Array = np.sign(correlation) * np.maximum(0, np.abs(correlation) - eps * dual.mean())
         return moved / penalty
 
-    def worst(weights: Array) -> Array:
+    def worst_margins(weights: Array) -> Array:
         margins: Array = signed @ weights - eps * np.abs(weights).sum()
         return margins
 
     def objective(dual: Array) -> tuple[float, Array]:
-        weights = weights_of(dual)
+        weights = weights_from_dual(dual)
         value = penalty * float(weights @ weights) / 2 - float(dual.mean())
-        # Times n: the gradient's components are then of order 1, as the solver's tolerance expects.
-        return value * len(signed), worst(weights) - 1
+        # The factor n makes the gradient's components of order 1, as the solver's tolerance expects.
+        return value * len(signed), worst_margins(weights) - 1
 
     found = minimize(
         objective,
@@ -139,14 +139,14 @@ def adversarial_svm(signed: Array, eps: float, penalty: float) -> tuple[Array, f
         bounds=[(0, 1)] * len(signed),
         options={"maxiter": 5000, "maxfun": 10_000, "ftol": 1e-13, "gtol": 1e-7},
     )
-    weights = weights_of(found.x)
-    primal = float(np.maximum(0, 1 - worst(weights)).mean()) + penalty * float(weights @ weights) / 2
+    weights = weights_from_dual(found.x)
+    primal = float(np.maximum(0, 1 - worst_margins(weights)).mean()) + penalty * float(weights @ weights) / 2
     return weights, primal + float(found.fun) / len(signed)
 
 
-def standard_svm(signed: Array, penalty: float) -> Array:
-    """The weights (d + 1,) of least mean max(0, 1 - y w'x) + penalty |w|^2 / 2, by liblinear."""
-    # It wants two classes; turning every other example back changes no margin.
+def fit_standard_svm(signed: Array, penalty: float) -> Array:
+    """Minimise mean max(0, 1 - y w'x) + penalty |w|^2 / 2 over weights (d + 1,), by liblinear."""
+    # LinearSVC needs two classes; flipping every other example with its label changes no margin.
     labels = np.where(np.arange(len(signed)) % 2, -1, 1)
     machine = LinearSVC(loss="hinge", C=1 / (penalty * len(signed)), fit_intercept=False, max_iter=100_000)
     weights: Array = machine.fit(signed * labels[:, None], labels).coef_[0]
@@ -156,10 +156,10 @@ def standard_svm(signed: Array, penalty: float) -> Array:
 Row = dict[str, str | int | float]
 
 
-def between(
+def evaluate_between(
     dimension: int, mixtures: Sequence[float], limits: Sequence[float], *, p: float, eta: float
 ) -> Iterator[Row]:
-    """Classifiers between x1 and the average at eps = 2 eta: linear ones by angle, and the gated one."""
+    """Rows of classifiers between x1 and the average at eps = 2 eta: linear ones by angle, and the gated one."""
     for share in mixtures:
         angle = share * np.pi / 2
         weights = np.concatenate([[np.cos(angle)], np.full(dimension, np.sin(angle) / np.sqrt(dimension))])
@@ -167,7 +167,7 @@ def between(
         yield _row("mixture", "exact", share, 2 * eta, clean, robust, weights)
     for limit in limits:
         clean, robust = gated_accuracies(limit, eta * np.sqrt(dimension), p)
-        yield _row("gated", "exact", limit, 2 * eta, clean, robust, averaging(dimension))
+        yield _row("gated", "exact", limit, 2 * eta, clean, robust, averaging_weights(dimension))
 
 
 def _row(
@@ -205,13 +205,15 @@ def measure(
     clean and robust (shares, exact on the distribution), first_weight (share of x1 in a w of unit norm).
     """
     eta = signal / float(np.sqrt(dimension))
-    signed = drawn(make_generator(seed, "sample"), examples, dimension, p=p, eta=eta)
-    found: list[tuple[str, str, float, Array]] = [("averaging", "exact", 0.0, averaging(dimension))]
+    signed = draw_examples(make_generator(seed, "sample"), examples, dimension, p=p, eta=eta)
+    found: list[tuple[str, str, float, Array]] = [("averaging", "exact", 0.0, averaging_weights(dimension))]
     for name, radius in (("standard SVM", 0.0), ("adversarial SVM", training_eps)):
-        weights, penalty = population_svm(dimension, radius * eta, p=p, eta=eta)
+        weights, penalty = fit_population_svm(dimension, radius * eta, p=p, eta=eta)
         found.append((name, "distribution", radius, weights))
         run.progress(len(found), 5)
-        learned = standard_svm(signed, penalty) if radius == 0 else adversarial_svm(signed, radius * eta, penalty)[0]
+        learned = (
+            fit_standard_svm(signed, penalty) if radius == 0 else fit_adversarial_svm(signed, radius * eta, penalty)[0]
+        )
         found.append((name, "sample", radius, learned))
     rows = [
         _row(
@@ -226,4 +228,4 @@ def measure(
         for name, source, parameter, weights in found
         for radius in relative_eps
     ]
-    return [*rows, *between(dimension, mixtures, limits, p=p, eta=eta)]
+    return [*rows, *evaluate_between(dimension, mixtures, limits, p=p, eta=eta)]

@@ -10,22 +10,22 @@ Theorem 2. If eta <= 2 / (1 + eps^2 + 1/n), then as the steps go to infinity the
 high probability, the population accuracy to 1 - p/k if k >= k_t, and to 1 - p if k < k_t, where as printed
 k_t = [2p(1 + n eps^2) - 2p(1 - eps^2)] / [2p(1 + n eps^2) - (1 - eps^2)].
 
-Derived anew. Let s and r be the first two columns of A, U = [s r], and let the q of the training set be distinct, so
+Our derivation. Let s and r be the first two columns of A, and U = [s r]. Let all q of the training set be distinct, so
 that A A' = I + U U'. Then (w1, w2) = U'c with w = A'c, and one step moves it by (eta/n) (U'B - (I + U'U) (w1, w2)):
 after t steps it is h_t(I + U'U) U'B with h_t(z) = (1 - (1 - eta z / n)^t) / z, and in the end (I + U'U)^-1 U'B. With
-a = s'B/n, b = r'B/(n eps), beta = s'r/(n eps), the non-robust feature wins, eps w2 > w1, just if
+a = s'B/n, b = r'B/(n eps), beta = s'r/(n eps), the non-robust feature wins, eps w2 > w1, exactly if
 
     eps^2 b - a + n eps^2 (b - a) (1 + beta) > 0,
 
 where a -> 1 - 2p, b -> 1 - 2p/k, beta -> a b as n grows. This is a quadratic in p/k, whose smaller root gives k_t.
 The printed threshold differs in two ways.
-- The text we have reads (1 - eps) for the (1 - eps^2) that the last line of the proof needs: an exponent was lost.
-- The proof has 2 p n^2 eps^2 where 1 + beta = 2 - O(p) makes it 4 p n^2 eps^2: the printed k_t is the root of the
-  expression above to first order in p, with 1 + beta replaced by 1. To that order k_t is
-  [2p(1 + 2n eps^2) - 2p(1 - eps^2)] / [2p(1 + 2n eps^2) - (1 - eps^2)] but for 2p eps^2 in the numerator: n eps^2
-  counts twice. So the true threshold is lower, and exists from about half the n eps^2 on. The terms in p^2 that are
-  dropped matter too once p is not small.
-Beside this, the proof's beta = 1 - p(k + 1)/k + 4p^2/k lacks a factor 2 in its second term, its second eigenvalue
+- Our copy of the text has (1 - eps), but the last line of the proof needs (1 - eps^2): an exponent was lost.
+- The proof has 2 p n^2 eps^2, but 1 + beta = 2 - O(p) gives 4 p n^2 eps^2. The printed k_t is the root of the
+  expression above to first order in p, with 1 + beta replaced by 1. To first order k_t is
+  [2p(1 + 2n eps^2) - 2p(1 - eps^2)] / [2p(1 + 2n eps^2) - (1 - eps^2)] up to 2p eps^2 in the numerator: n eps^2
+  counts twice. So the true threshold is lower, and it exists for about half as large n eps^2. The dropped terms in p^2
+  also matter if p is not small.
+Moreover, the proof's beta = 1 - p(k + 1)/k + 4p^2/k lacks a factor 2 in its second term, its second eigenvalue
 1 + n eps^2 (1 + beta^2) has the wrong sign before beta^2, and s'r = n beta should read n eps beta.
 """
 
@@ -49,11 +49,11 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class TrainingSet:
+class TrainingSets:
     """Training sets, one per cell: labels (cells, n), features (cells, n, 2), noise (cells, n).
 
-    Labels are -1 or 1, features the first two coordinates of x. `noise` numbers the noise coordinates that a set uses
-    from 0 on; the others keep their weight of 0.
+    Labels are -1 or 1, features the first two coordinates of x. `noise` numbers the noise coordinates
+    of a set from 0. Unused coordinates keep the weight 0.
     """
 
     labels: Tensor
@@ -63,16 +63,16 @@ class TrainingSet:
 
 @dataclass(frozen=True)
 class Weights:
-    """What gradient descent has learned: robust and non-robust weight (cells, 2), noise weights (cells, n)."""
+    """Learned weights: robust and non-robust weight (cells, 2), noise weights (cells, n)."""
 
     first: Tensor
     noise: Tensor
 
 
-def drawn(
+def draw_training_sets(
     generator: np.random.Generator, p: Array, k: Array, eps: Array, *, examples: int, dimension: int
-) -> TrainingSet:
-    """One training set of `examples` in `dimension` coordinates per cell; p, k and eps are (cells,)."""
+) -> TrainingSets:
+    """Draw one training set of `examples` in `dimension` coordinates per cell; p, k and eps are (cells,)."""
     shape = (len(p), examples)
     labels = generator.choice([-1.0, 1.0], shape)
     signs = [np.where(generator.random(shape) < share[:, None], -1.0, 1.0) for share in (p, p / k)]
@@ -83,28 +83,28 @@ def drawn(
     noise = np.empty(shape, dtype=np.int64)
     fresh = np.diff(ranked, axis=1, prepend=ranked[:, :1]) > 0
     np.put_along_axis(noise, order, fresh.cumsum(axis=1), axis=1)
-    return TrainingSet(torch.from_numpy(labels), torch.from_numpy(features), torch.from_numpy(noise))
+    return TrainingSets(torch.from_numpy(labels), torch.from_numpy(features), torch.from_numpy(noise))
 
 
 def largest_rate(eps: Array, examples: int) -> Array:
-    """The largest eta of Theorem 2, 2 / (1 + eps^2 + 1/n), which keeps eta below 2 n over every eigenvalue of A A'."""
+    """The largest eta of Theorem 2, 2 / (1 + eps^2 + 1/n): eta is at most 2 n over each eigenvalue of A A'."""
     found: Array = 2 / (1 + eps**2 + 1 / examples)
     return found
 
 
-def start(data: TrainingSet) -> Weights:
+def zero_weights(data: TrainingSets) -> Weights:
     """Weights of 0."""
     return Weights(torch.zeros_like(data.features[:, 0]), torch.zeros_like(data.labels))
 
 
-def outputs(data: TrainingSet, weights: Weights) -> Tensor:
+def outputs(data: TrainingSets, weights: Weights) -> Tensor:
     """A w (cells, n)."""
     robust, nonrobust = (data.features[..., column] * weights.first[:, column, None] for column in range(2))
     return robust + nonrobust + weights.noise.gather(1, data.noise)
 
 
-def descend(data: TrainingSet, weights: Weights, rate: Tensor, steps: int) -> Weights:
-    """`steps` steps of gradient descent on |B - A w|^2 / (2 n) in all cells at once; rate (cells,)."""
+def descend(data: TrainingSets, weights: Weights, rate: Tensor, steps: int) -> Weights:
+    """Take `steps` steps of gradient descent on |B - A w|^2 / (2 n) in all cells together; rate (cells,)."""
     share = (rate / data.labels.shape[1])[:, None]
     first, noise = weights.first, weights.noise
     columns = data.features.transpose(1, 2).contiguous()
@@ -115,8 +115,8 @@ def descend(data: TrainingSet, weights: Weights, rate: Tensor, steps: int) -> We
     return Weights(first, noise)
 
 
-def closed_form(data: TrainingSet, rate: Tensor, steps: float) -> Tensor:
-    """(w1, w2) (cells, 2) after so many steps, infinity included, where no two examples share a noise coordinate."""
+def closed_form(data: TrainingSets, rate: Tensor, steps: float) -> Tensor:
+    """(w1, w2) (cells, 2) after `steps` steps or infinitely many, if no two examples share a noise coordinate."""
     examples = data.labels.shape[1]
     gram = data.features.transpose(1, 2) @ data.features + torch.eye(2, dtype=torch.float64)
     values, vectors = torch.linalg.eigh(gram)
@@ -128,7 +128,7 @@ def closed_form(data: TrainingSet, rate: Tensor, steps: float) -> Tensor:
 
 
 def population_accuracy(weights: Weights, p: Array, k: Array, eps: Array, dimension: int) -> Array:
-    """The accuracy (cells,) on the distribution, exactly: over l1, l2, y and the d - 2 noise coordinates.
+    """The exact accuracy (cells,) on the distribution: over l1, l2, y and the d - 2 noise coordinates.
 
     An output of exactly 0 counts as wrong.
     """
@@ -139,21 +139,21 @@ def population_accuracy(weights: Weights, p: Array, k: Array, eps: Array, dimens
     ):
         margins = robust * first[:, 0] + nonrobust * eps * first[:, 1]
         seen = sum((margins[:, None] + sign * weights.noise.numpy() > 0).sum(axis=1) for sign in (1, -1)) / 2
-        # Coordinates that no example has, and the places of `noise` that stand for none, weigh 0.
+        # Coordinates that no example uses, and unused places of `noise`, have the weight 0.
         unseen = dimension - 2 - weights.noise.shape[1]
         found += chance_1 * chance_2 * (seen + unseen * (margins > 0)) / (dimension - 2)
     return found
 
 
 def advantage(p: Array, k: Array, eps: Array, examples: int) -> Array:
-    """What is positive just if eps w2 > w1 in the end, in the limit of many examples."""
+    """A number that is positive exactly if eps w2 > w1 in the limit of many steps and examples."""
     a, b = 1 - 2 * p, 1 - 2 * p / k
     found: Array = eps**2 * b - a + examples * eps**2 * (b - a) * (1 + a * b)
     return found
 
 
 def threshold(p: Array, eps: Array, examples: int) -> Array:
-    """The k from which on the non-robust feature wins in the end, derived; infinite where it never does."""
+    """The derived threshold: the non-robust feature wins in the limit for larger k. Infinite if it never wins."""
     a, square = 1 - 2 * p, eps**2
     # `advantage` with b = 1 - 2 z, z = p / k, is quadratic z^2 - linear z + constant.
     quadratic = 4 * examples * square * a
@@ -167,7 +167,7 @@ def threshold(p: Array, eps: Array, examples: int) -> Array:
 
 
 def printed_threshold(p: Array, eps: Array, examples: int, *, power: int) -> Array:
-    """k_t as printed, with eps to the power 2 (as the proof has it) or 1 (as our text reads) in 1 - eps^power.
+    """k_t as printed, with 1 - eps^power; the power is 2 in the proof and 1 in our copy of the text.
 
     Infinite where its denominator is not positive.
     """
@@ -183,21 +183,21 @@ def first_step_bound(p: Array, k: Array) -> Array:
     return found
 
 
-def limit(data: TrainingSet) -> Weights:
-    """Where gradient descent ends if no two examples share a noise coordinate: w_T = A'(A A')^-1 B."""
+def limit_weights(data: TrainingSets) -> Weights:
+    """The limit of gradient descent if no two examples share a noise coordinate: w_T = A'(A A')^-1 B."""
     first = closed_form(data, torch.ones(len(data.labels), dtype=torch.float64), float("inf"))
     explained = torch.einsum("cf,cnf->cn", first, data.features)
     return Weights(first, torch.zeros_like(data.labels).scatter_add(1, data.noise, data.labels - explained))
 
 
-def trajectory(data: TrainingSet, rate: Tensor, steps: Sequence[int]) -> Iterator[tuple[float, Weights]]:
-    """What all cells have learned after each of `steps` steps (rising), and in the limit (step infinity)."""
-    weights, done = start(data), 0
+def trajectory(data: TrainingSets, rate: Tensor, steps: Sequence[int]) -> Iterator[tuple[float, Weights]]:
+    """The weights of all cells after each of `steps` steps (rising), and in the limit (step infinity)."""
+    weights, done = zero_weights(data), 0
     for step in steps:
         weights = descend(data, weights, rate, step - done)
         done = step
         yield step, weights
-    yield float("inf"), limit(data)
+    yield float("inf"), limit_weights(data)
 
 
 def measure(
@@ -212,7 +212,7 @@ def measure(
     relative_rate: float,
     steps: Sequence[int],
 ) -> list[dict[str, str | int | float]]:
-    """One row per cell of the grid k x eps and per number of steps, simulated, and one for the limit in closed form.
+    """Simulate the grid k x eps: one row per cell and number of steps, and one for the limit in closed form.
 
     eta is `relative_rate` of Theorem 2's largest. Columns k, eps, step (infinity for the limit); robust_weight w1,
     nonrobust_weight eps w2; sample_accuracy and accuracy (on the distribution), shares.
@@ -220,7 +220,7 @@ def measure(
     grid = np.array([(each_k, each_eps) for each_k in k for each_eps in eps])
     chances, ratios, sizes = np.full(len(grid), p), grid[:, 0], grid[:, 1]
     generator = make_generator(seed, "toy linear model")
-    data = drawn(generator, chances, ratios, sizes, examples=examples, dimension=dimension)
+    data = draw_training_sets(generator, chances, ratios, sizes, examples=examples, dimension=dimension)
     rate = torch.from_numpy(relative_rate * largest_rate(sizes, examples))
     rows: list[dict[str, str | int | float]] = []
     for step, weights in trajectory(data, rate, steps):

@@ -15,7 +15,7 @@ from robustfeatures.attacks.evaluating.evaluation import Subject, counted_diagno
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.experiments.shared.masking import SIGNS, warnings
+from robustfeatures.experiments.shared.masking import SIGNS, find_warnings
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 
@@ -73,7 +73,7 @@ def diagnosed(network: nn.Module, digits: Digits) -> list[str]:
     """The warnings on an evaluation of 150 images."""
     parameters = Evaluation(split="test", norm="l2", attacks=ATTACKS, eps=(0.0, 0.3, 0.6))
     found = judged(Subject(network, InMemory(digits.images), digits.labels, 10), torch.arange(1300, 1450), parameters)
-    return warnings(pd.DataFrame(counted_diagnostics(parameters, [found])).assign(row="D", seed=0))
+    return find_warnings(pd.DataFrame(counted_diagnostics(parameters, [found])).assign(row="D", seed=0))
 
 
 def test_an_honest_network_raises_none(network: Network, digits: Digits) -> None:
@@ -111,9 +111,9 @@ def test_seeds_are_taken_together_and_the_worst_radius_told() -> None:
         {"row": "D", "seed": seed, "eps": eps, "attack": "a", "diagnostic": "no gradient", "count": count, "total": 100}
         for seed, eps, count in ((0, 0.25, 1), (1, 0.25, 1), (0, 0.5, 3), (1, 0.5, 1))
     ]
-    (warning,) = warnings(pd.DataFrame(rows))
+    (warning,) = find_warnings(pd.DataFrame(rows))
     assert "4 of 200 images have no gradient at the image (a, eps 0.5)" in warning
     # One in a hundred raises none, and neither do two images of few.
-    assert warnings(pd.DataFrame(rows[:2])) == []
-    assert warnings(pd.DataFrame([{**rows[0], "count": 2, "total": 10}])) == []
-    assert warnings(pd.DataFrame()) == []
+    assert find_warnings(pd.DataFrame(rows[:2])) == []
+    assert find_warnings(pd.DataFrame([{**rows[0], "count": 2, "total": 10}])) == []
+    assert find_warnings(pd.DataFrame()) == []

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from robustfeatures.experiments.catalogue import experiment, experiment_modules
+from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.pipeline.report.building import read_published
 from robustfeatures.pipeline.report.views.table import markdown
 from robustfeatures.pipeline.study.checks import PUBLISHED
@@ -22,26 +22,26 @@ from tests.conftest import REPOSITORY
 PAPERS = REPOSITORY.parent / "shared" / "papers"
 
 
-def judged(values: list[float], threshold: float = 0.0) -> dict[str, object]:
-    return Claim("s", "p", "q", values, threshold).judged()
+def judge(values: list[float], threshold: float = 0.0) -> dict[str, object]:
+    return Claim("s", "p", "q", values, threshold).judge()
 
 
 def test_the_interval_is_students() -> None:
     """Three values 1, 2, 3: mean 2, standard error 1/sqrt(3), t of 2 degrees of freedom 4.302653."""
-    row = judged([1.0, 2.0, 3.0])
+    row = judge([1.0, 2.0, 3.0])
     half = 4.302653 / math.sqrt(3)
     assert row["value"] == 2
     assert row["low"] == pytest.approx(2 - half, abs=0.005)
     assert row["high"] == pytest.approx(2 + half, abs=0.005)
     assert row["verdict"] == "not held"
-    assert judged([1.9, 2.0, 2.1])["verdict"] == "held"
-    assert judged([1.9, 2.0, 2.1], threshold=2.0)["verdict"] == "not held"
-    assert judged([-1.9, -2.0, -2.1])["verdict"] == "not held"
+    assert judge([1.9, 2.0, 2.1])["verdict"] == "held"
+    assert judge([1.9, 2.0, 2.1], threshold=2.0)["verdict"] == "not held"
+    assert judge([-1.9, -2.0, -2.1])["verdict"] == "not held"
 
 
 @pytest.mark.parametrize("values", [[], [5.0]])
 def test_fewer_than_two_seeds_test_nothing(values: list[float]) -> None:
-    assert judged(values)["verdict"] == "not tested"
+    assert judge(values)["verdict"] == "not tested"
 
 
 ROWS = pd.DataFrame(
@@ -70,22 +70,22 @@ def results(*, comparable: bool) -> Results:
 
 
 def test_published_numbers_stand_beside_the_papers_setting_alone() -> None:
-    table = over_seeds(ROWS, ["row", "eps"])
+    table = summarise_seeds(ROWS, ["row", "eps"])
     assert list(table["accuracy"]) == [10.0, 10.25, 10.0, 10.25]
     assert list(table["accuracy_std"]) == [10.0] * 4
     assert list(table["seeds"]) == [3] * 4
-    beside = with_published(table, results(comparable=True), ["row", "eps"])
+    beside = add_published(table, results(comparable=True), ["row", "eps"])
     assert list(beside["published_accuracy"]) == [95.25, 4.49, 90.83, 82.48]
     assert list(beside["difference_accuracy"]) == [-85.25, 5.76, -80.83, -72.23]
-    alone = with_published(table, results(comparable=False), ["row", "eps"])
+    alone = add_published(table, results(comparable=False), ["row", "eps"])
     assert alone[["published_accuracy", "difference_accuracy"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize("comparable", [False, True])
 def test_markdown_labels_what_is_published(comparable: bool) -> None:
     given = results(comparable=comparable)
-    table = with_published(over_seeds(ROWS, ["row", "eps"]), given, ["row", "eps"])
-    text = markdown(experiment("A1"), given, table, ["Study: a study."])
+    table = add_published(summarise_seeds(ROWS, ["row", "eps"]), given, ["row", "eps"])
+    text = markdown(load_experiment("A1"), given, table, ["Study: a study."])
     measured, published = text.split("Published (Table 7; CIFAR-10):")
     assert "10.00 ± 10.00" in measured
     assert "-14.84 to 34.84" in measured
@@ -123,8 +123,8 @@ def test_published_numbers_are_the_papers(path: Path) -> None:
 
 def test_every_module_is_found_by_its_id() -> None:
     for identifier in experiment_modules():
-        assert experiment(identifier).id == identifier
-        assert experiment(identifier).caption
+        assert load_experiment(identifier).id == identifier
+        assert load_experiment(identifier).caption
 
 
 def test_published_numbers_are_those_of_the_setting() -> None:
@@ -132,16 +132,16 @@ def test_published_numbers_are_those_of_the_setting() -> None:
     printed = {
         setting: {row["row"]: row["accuracy"] for row in published["rows"]}
         for setting in ("CIFAR-10", "Restricted ImageNet")
-        if (published := read_published(experiment("A2"), setting))
+        if (published := read_published(load_experiment("A2"), setting))
     }
     assert printed["Restricted ImageNet"] == {"D": 96.6, "D_det": 64.4}
     assert printed["CIFAR-10"]["D_rand"] == 63.3
-    assert read_published(experiment("A10"), "CIFAR-10") is None
+    assert read_published(load_experiment("A10"), "CIFAR-10") is None
 
 
 @pytest.mark.parametrize("setting", [None, "1200 photographs"])
 def test_a_study_of_another_setting_shows_every_one_that_the_paper_prints(setting: str | None) -> None:
-    published = read_published(experiment("D3"), setting)
+    published = read_published(load_experiment("D3"), setting)
     assert published is not None
     assert (published["source"], published["setting"]) == ("Table 1", "MNIST, CIFAR-10, SVHN")
     clean = [row for row in published["rows"] if (row["row"], row["measure"]) == ("standard training", "clean")]
@@ -151,7 +151,7 @@ def test_a_study_of_another_setting_shows_every_one_that_the_paper_prints(settin
         ("SVHN", 96.84),
     ]
     # One setting alone is told above the table.
-    alone = read_published(experiment("A1"), setting)
+    alone = read_published(load_experiment("A1"), setting)
     assert alone is not None
     assert alone["setting"] == "CIFAR-10"
     assert "setting" not in alone["rows"][0]

@@ -14,7 +14,7 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.experiments.catalogue import experiment
+from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.experiments.shared.plots import (
     ImageRow,
     curves,
@@ -25,7 +25,7 @@ from robustfeatures.experiments.shared.plots import (
     scatter,
 )
 from robustfeatures.experiments.shared.plots.images import CELL, LONGEST_LABEL
-from robustfeatures.experiments.shared.plots.samples import magnification
+from robustfeatures.experiments.shared.plots.samples import choose_magnification
 from robustfeatures.experiments.shared.plots.style import DPI, WIDEST
 from robustfeatures.pipeline.report.views.figure import drawn
 from tests.experiments.shared.test_claims import results
@@ -33,7 +33,7 @@ from tests.experiments.shared.test_claims import results
 rng = np.random.default_rng(0)
 
 
-def measured(*columns: tuple[str, tuple[object, ...]]) -> pd.DataFrame:
+def make_rows(*columns: tuple[str, tuple[object, ...]]) -> pd.DataFrame:
     """Three seeds of accuracies for every combination of the columns' values."""
     names = [name for name, _ in columns]
     combinations = itertools.product(*(values for _, values in columns), (0, 1, 2))
@@ -41,7 +41,7 @@ def measured(*columns: tuple[str, tuple[object, ...]]) -> pd.DataFrame:
     return rows.assign(accuracy=rng.uniform(20, 80, len(rows)))
 
 
-def hollow(axes: Axes) -> list[tuple[float, float]]:
+def hollow_points(axes: Axes) -> list[tuple[float, float]]:
     """The points drawn as hollow diamonds."""
     marks = [line for line in axes.lines if line.get_marker() == "D" and line.get_markerfacecolor() == "white"]
     return [point for line in marks for point in zip(line.get_xdata(), line.get_ydata(), strict=True)]
@@ -49,7 +49,7 @@ def hollow(axes: Axes) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("points", [5, 60])
 def test_curves_differ_without_their_colours(points: int) -> None:
-    rows = measured(("row", tuple("abcdefghijk")), ("epoch", tuple(range(points))))
+    rows = make_rows(("row", tuple("abcdefghijk")), ("epoch", tuple(range(points))))
     figure = curves(rows, line="row", x="epoch", xlabel="epoch")
     looks = {
         (line.get_linestyle(), line._dash_pattern[1] and tuple(line._dash_pattern[1]), line.get_marker())
@@ -61,7 +61,7 @@ def test_curves_differ_without_their_colours(points: int) -> None:
 
 
 def test_a_curve_is_the_mean_and_its_band_the_deviation() -> None:
-    rows = measured(("row", ("a",)), ("epoch", (1, 2, 3)))
+    rows = make_rows(("row", ("a",)), ("epoch", (1, 2, 3)))
     (axes,) = curves(rows, line="row", x="epoch", xlabel="epoch").axes
     seeds = rows["accuracy"].to_numpy().reshape(3, 3)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), seeds.mean(axis=1))
@@ -74,7 +74,7 @@ def test_a_curve_is_the_mean_and_its_band_the_deviation() -> None:
 
 
 def test_a_logarithmic_axis_has_plain_numbers() -> None:
-    rows = measured(("row", ("a",)), ("steps", (1, 10, 100, 2500)))
+    rows = make_rows(("row", ("a",)), ("steps", (1, 10, 100, 2500)))
     figure = curves(rows, line="row", x="steps", xlabel="PGD steps", log_x=True)
     figure.savefig(io.BytesIO(), format="png")
     (axes,) = figure.axes
@@ -83,7 +83,7 @@ def test_a_logarithmic_axis_has_plain_numbers() -> None:
 
 
 def test_bars_differ_without_their_colours() -> None:
-    rows = measured(("row", ("standard", "adversarial")), ("eps", (0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 3.0, 4.0)))
+    rows = make_rows(("row", ("standard", "adversarial")), ("eps", (0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 3.0, 4.0)))
     (axes,) = grouped_bars(rows, group="row", bar="eps", xlabel="trained on").axes
     bars = [container for container in axes.containers if isinstance(container, BarContainer)]
     assert len({container.patches[0].get_hatch() for container in bars}) == 8
@@ -94,22 +94,22 @@ def test_bars_differ_without_their_colours() -> None:
 
 @pytest.mark.parametrize("comparable", [False, True])
 def test_published_values_are_marked_beside_the_papers_setting_alone(comparable: bool) -> None:
-    figure = experiment("A1").figure
+    figure = load_experiment("A1").figure
     assert figure is not None
     (axes,) = figure(results(comparable=comparable)).axes
     # The rows measured there are two of the six printed ones, each at two radii.
-    assert sorted(y for _, y in hollow(axes)) == ([4.49, 82.48, 90.83, 95.25] if comparable else [])
+    assert sorted(y for _, y in hollow_points(axes)) == ([4.49, 82.48, 90.83, 95.25] if comparable else [])
 
 
 def test_published_values_without_a_place_stand_at_the_end() -> None:
-    rows = measured(("row", ("pathway 1", "pathway 2")), ("probe", ("train",)), ("epoch", (1, 2, 7)))
+    rows = make_rows(("row", ("pathway 1", "pathway 2")), ("probe", ("train",)), ("epoch", (1, 2, 7)))
     published = pd.DataFrame([{"row": "pathway 2", "probe": "train", "accuracy": 99.0}])
     figure = curves(rows, panel="row", line="probe", x="epoch", xlabel="epoch", published=published)
-    assert [hollow(axes) for axes in figure.axes] == [[], [(7, 99.0)]]
+    assert [hollow_points(axes) for axes in figure.axes] == [[], [(7, 99.0)]]
 
 
 def test_a_heat_map_shows_its_values() -> None:
-    rows = measured(("source", ("a", "b")), ("target", ("a", "b", "c"))).assign(part="untargeted")
+    rows = make_rows(("source", ("a", "b")), ("target", ("a", "b", "c"))).assign(part="untargeted")
     figure = heat_map(
         rows, panel="part", row="source", column="target", value="accuracy", label="rate (%)", xlabel="to", ylabel="of"
     )
@@ -126,7 +126,7 @@ def test_a_heat_map_shows_its_values() -> None:
 
 
 def test_one_scale_for_all_panels() -> None:
-    rows = measured(("row", ("2 classes", "10 classes")), ("neuron", (0, 1)), ("cluster", (0, 1)))
+    rows = make_rows(("row", ("2 classes", "10 classes")), ("neuron", (0, 1)), ("cluster", (0, 1)))
     figure = heat_map(
         rows,
         panel="row",
@@ -142,7 +142,7 @@ def test_one_scale_for_all_panels() -> None:
 
 
 def test_a_scatter_fits_the_means() -> None:
-    rows = measured(("network", tuple("abcde")))
+    rows = make_rows(("network", tuple("abcde")))
     rows["transfer"] = 2 * rows["accuracy"] + rng.normal(size=len(rows))
     (axes,) = scatter(rows, point="network", x="accuracy", y="transfer", xlabel="x", ylabel="y").axes
     means = rows.groupby("network")[["accuracy", "transfer"]].mean()
@@ -219,11 +219,11 @@ def test_the_magnification_shows_nearly_all_changes_whole() -> None:
         rng.normal(0, 0.01, (5, 3, 8, 8)).astype(np.float32),
         rng.normal(0, 0.02, (5, 3, 8, 8)).astype(np.float32),
     ]
-    factor = magnification(changes)
+    factor = choose_magnification(changes)
     everything = np.abs(np.concatenate(changes))
     assert np.mean(factor * everything > 0.5) <= 0.05
     assert np.mean(2 * factor * everything > 0.5) > 0.05
-    assert magnification([]) == 1
+    assert choose_magnification([]) == 1
 
 
 def bars() -> Figure:
@@ -236,7 +236,7 @@ def test_the_same_figure_has_the_same_bytes() -> None:
 
 
 def test_many_panels_stand_in_even_rows() -> None:
-    rows = measured(("row", tuple("abcd")), ("probe", ("train",)), ("epoch", (1, 2)))
+    rows = make_rows(("row", tuple("abcd")), ("probe", ("train",)), ("epoch", (1, 2)))
     figure = curves(rows, panel="row", line="probe", x="epoch", xlabel="epoch")
     assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c", "d"]
     assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy (%)", "", "accuracy (%)", ""]

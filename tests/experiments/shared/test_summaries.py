@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.experiments.shared.intervals import interval
-from robustfeatures.experiments.shared.summaries import by_seed, correlation, over_seeds, with_published
+from robustfeatures.experiments.shared.intervals import confidence_interval
+from robustfeatures.experiments.shared.summaries import add_published, correlation, select_by_seed, summarise_seeds
 
 # Student's t of 2 degrees of freedom, from a printed table.
 T_OF_2 = 4.302653
@@ -39,7 +39,7 @@ def results(*, comparable: bool) -> Results:
 
 def test_several_quantities() -> None:
     """Values s, 2s, 3s: mean 2s, standard deviation s, interval 2s +- t s / sqrt(3)."""
-    table = over_seeds(ROWS, ["row"], values=["radius", "gap"])
+    table = summarise_seeds(ROWS, ["row"], values=["radius", "gap"])
     assert list(table["row"]) == ["b", "a"]
     assert list(table["seeds"]) == [3, 3]
     for name, scales in (("radius", [3.0, 0.5]), ("gap", [1e-7, 1e-7])):
@@ -52,34 +52,34 @@ def test_several_quantities() -> None:
 
 
 def test_one_seed_has_no_spread() -> None:
-    table = over_seeds(ROWS[ROWS["seed"] == 0], ["row"], values=["gap"])
+    table = summarise_seeds(ROWS[ROWS["seed"] == 0], ["row"], values=["gap"])
     assert table[["gap_std", "gap_low", "gap_high"]].isna().all(axis=None)
     assert list(table["gap"]) == [2e-7, 2e-7]
-    assert all(map(math.isnan, interval([1.0])))
+    assert all(map(math.isnan, confidence_interval([1.0])))
 
 
 def test_a_seed_without_a_value_is_not_counted() -> None:
     rows = ROWS.assign(radius=ROWS["radius"].where(ROWS["seed"] < 2))
-    table = over_seeds(rows, ["row"], values=["radius"])
+    table = summarise_seeds(rows, ["row"], values=["radius"])
     assert list(table["seeds"]) == [2, 2]
     assert list(table["radius"]) == [4.5, 0.75]
     assert table["radius_low"].notna().all()
 
 
 def test_published_values_of_other_quantities() -> None:
-    table = over_seeds(ROWS, ["row"], values=["radius", "gap"])
-    beside = with_published(table, results(comparable=True), ["row"], values=["radius", "gap"])
+    table = summarise_seeds(ROWS, ["row"], values=["radius", "gap"])
+    beside = add_published(table, results(comparable=True), ["row"], values=["radius", "gap"])
     assert len(beside) == 2
     assert math.isnan(beside["published_radius"][0])
     assert list(beside.loc[1, ["published_radius", "difference_radius"]]) == [1.25, -0.25]
     # The paper does not print the other one.
     assert beside[["published_gap", "difference_gap"]].isna().all(axis=None)
-    alone = with_published(table, results(comparable=False), ["row"], values=["radius"])
+    alone = add_published(table, results(comparable=False), ["row"], values=["radius"])
     assert alone[["published_radius", "difference_radius"]].isna().all(axis=None)
 
 
 def test_by_seed_takes_any_quantity() -> None:
-    assert by_seed(ROWS, value="radius", row="b").to_dict() == {0: 3.0, 1: 6.0, 2: 9.0}
+    assert select_by_seed(ROWS, value="radius", row="b").to_dict() == {0: 3.0, 1: 6.0, 2: 9.0}
 
 
 def test_correlation_is_pearsons_with_fishers_interval() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from robustfeatures.experiments.shared.turning_points import (
     Transition,
-    crossing_interval,
-    levelling_off,
-    peak,
-    smoothed,
-    transition,
+    bootstrap_crossing,
+    find_peak,
+    find_plateau,
+    fit_transition,
+    smooth,
 )
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.yaml import read_yaml
@@ -24,40 +24,40 @@ EPOCHS = np.arange(1, 121)
 
 @pytest.mark.parametrize("knot", [1, 7, 40, 120])
 def test_a_curve_levels_off_at_its_knot(knot: int) -> None:
-    assert levelling_off(EPOCHS, 10 - 0.3 * np.minimum(EPOCHS, knot)) == knot
+    assert find_plateau(EPOCHS, 10 - 0.3 * np.minimum(EPOCHS, knot)) == knot
 
 
 def test_noise_moves_the_knot_little() -> None:
     """A rise of 60 points over 30 epochs under noise of 3: the knot is known to about 3 / 2 epochs."""
     rng = np.random.default_rng(0)
     clean = 2.0 * np.minimum(EPOCHS, 30)
-    found = [levelling_off(EPOCHS, clean + rng.normal(0, 3, len(EPOCHS))) for _ in range(20)]
+    found = [find_plateau(EPOCHS, clean + rng.normal(0, 3, len(EPOCHS))) for _ in range(20)]
     assert np.abs(np.array(found) - 30).max() <= 3
 
 
 def test_a_flat_curve_levels_off_at_once() -> None:
-    assert levelling_off(EPOCHS, np.full(len(EPOCHS), 5.0)) == 1
+    assert find_plateau(EPOCHS, np.full(len(EPOCHS), 5.0)) == 1
 
 
 def test_the_peak_is_the_first_highest_place() -> None:
-    assert peak([1, 2, 3, 4], [0.0, 5.0, 5.0, 1.0]) == 2
+    assert find_peak([1, 2, 3, 4], [0.0, 5.0, 5.0, 1.0]) == 2
 
 
 def test_smoothing_is_a_centred_mean() -> None:
-    found = smoothed(pd.Series([0.0, 3.0, 6.0, 0.0]), 3)
+    found = smooth(pd.Series([0.0, 3.0, 6.0, 0.0]), 3)
     assert list(found) == [1.5, 3.0, 3.0, 3.0]
 
 
 def test_a_straight_transition() -> None:
     """From -60 at 0 to 40 at 10: zero at 6, and the middle half of the rise from 2.5 to 7.5."""
     places = np.arange(11.0)
-    found = transition(places, -60 + 10 * places)
+    found = fit_transition(places, -60 + 10 * places)
     assert (found.crossing, found.begins, found.ends) == pytest.approx((6, 2.5, 7.5))
 
 
 @pytest.mark.parametrize(("values", "end"), [([-3.0, -2.0, -1.0], 2.0), ([1.0, 2.0, 3.0], 0.0)])
 def test_a_curve_that_never_crosses_is_given_an_end(values: list[float], end: float) -> None:
-    assert transition([0.0, 1.0, 2.0], values) == Transition(end, 0.0, 2.0)
+    assert fit_transition([0.0, 1.0, 2.0], values) == Transition(end, 0.0, 2.0)
 
 
 def test_the_papers_own_transition() -> None:
@@ -66,7 +66,7 @@ def test_the_papers_own_transition() -> None:
     rows = rows[(rows["augmentation"] == "no") & (rows["learning_rate"] == 0.1)]
     wide = rows.pivot_table(index="weight_decay", columns="test_set", values="accuracy")
     assert len(wide) == 10
-    found = transition(wide.index.to_numpy(), (wide["D"] - wide["D_shift"]).to_numpy())
+    found = fit_transition(wide.index.to_numpy(), (wide["D"] - wide["D_shift"]).to_numpy())
     assert 2.5e-4 < found.crossing < 3e-4
     assert 2e-4 < found.begins < found.ends < 3e-4
 
@@ -77,8 +77,8 @@ def test_the_interval_covers_the_crossing_as_often_as_it_says() -> None:
     places, covered = np.linspace(0, 1, 6), 0
     for _ in range(12):
         curves = [100 * (places - 0.5) + shift for shift in rng.normal(0, 8, 8)]
-        low, high = crossing_interval(places, curves)
+        low, high = bootstrap_crossing(places, curves)
         covered += low <= 0.5 <= high
         assert 0 < high - low < 0.4
     assert covered >= 9
-    assert all(math.isnan(end) for end in crossing_interval(places, curves[:1]))
+    assert all(math.isnan(end) for end in bootstrap_crossing(places, curves[:1]))

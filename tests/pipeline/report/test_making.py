@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from robustfeatures.experiments.catalogue import experiment
+from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.view import Part, View
 from robustfeatures.pipeline.report.making import caption, making
@@ -20,7 +20,7 @@ from tests.experiments.shared.test_claims import results
 def planned() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The record of the smoke study's figure A1, and those of all recipes behind it."""
     study = replace(read_study(REPOSITORY / "workflow" / "studies" / "smoke.yaml"), seeds=(3, 5))
-    a1 = experiment("A1")
+    a1 = load_experiment("A1")
     part = Part(a1, a1.settings(), a1.needs(Pieces(study), a1.settings()))
     found: dict[str, Any] = {}
     for need in part.needs:
@@ -30,7 +30,7 @@ def planned() -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
-    a1, measured = experiment("A1"), results(comparable=True)
+    a1, measured = load_experiment("A1"), results(comparable=True)
     text = caption(a1, measured, making(a1, measured, *planned))
     title, shown, *made = text.strip().split("\n\n")
     assert title == "A1: Robust and non-robust data sets"
@@ -51,7 +51,7 @@ def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], l
 
 
 def test_published_values_that_are_not_shown_are_told(planned: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
-    a1 = experiment("A1")
+    a1 = load_experiment("A1")
     other = making(a1, results(comparable=False), *planned)
     assert any("nothing is compared" in line for line in other)
     assert not any("hollow" in line for line in other)
@@ -61,7 +61,7 @@ def test_published_values_that_are_not_shown_are_told(planned: tuple[dict[str, A
 
 def test_warnings_stand_in_the_caption() -> None:
     noted = replace(results(comparable=False), notes=["the gradient\nis masked"])
-    assert "\n\nWarning: the gradient\\nis masked\n\n" in caption(experiment("A1"), noted, ["Study: smoke."])
+    assert "\n\nWarning: the gradient\\nis masked\n\n" in caption(load_experiment("A1"), noted, ["Study: smoke."])
 
 
 def test_a_measurement_is_told_by_its_settings() -> None:
@@ -77,6 +77,6 @@ def test_a_measurement_is_told_by_its_settings() -> None:
         "parts": [],
         "outputs": ["theory/tables/A12.csv"],
     }
-    lines = making(experiment("A1"), results(comparable=False), record, [recipe])
+    lines = making(load_experiment("A1"), results(comparable=False), record, [recipe])
     assert "Measurement gaussian: theory.gaussian; settings (eps 0.5 and 1, exact yes)." in lines
     assert lines[-1].endswith("results/theory/tables/A12.csv")

@@ -10,8 +10,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from robustfeatures.errors import make_printable
-from robustfeatures.experiments.catalogue import experiment
-from robustfeatures.experiments.shared.summaries import over_seeds, with_published
+from robustfeatures.experiments.catalogue import load_experiment
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.pipeline.report.tables import as_latex, as_markdown, quantities, sheets
 from robustfeatures.pipeline.report.views.table import latex, markdown
 from tests.experiments.shared import test_claims
@@ -41,8 +41,8 @@ def rows_of(tabular: str) -> tuple[str, list[list[str]]]:
 
 def test_tabulars_have_one_cell_per_column() -> None:
     given = test_claims.results(comparable=True)
-    table = with_published(over_seeds(test_claims.ROWS, ["row", "eps"]), given, ["row", "eps"])
-    text = latex(experiment("A1"), given, table, ["Study: 100 % a study."])
+    table = add_published(summarise_seeds(test_claims.ROWS, ["row", "eps"]), given, ["row", "eps"])
+    text = latex(load_experiment("A1"), given, table, ["Study: 100 % a study."])
     tabulars = re.findall(r"\\begin\{tabular\}.*?\\end\{tabular\}", text, re.DOTALL)
     read = [rows_of(tabular) for tabular in tabulars]
     assert [len(rows) for _, rows in read] == [1 + 2, 1 + 4, 1 + 6]
@@ -85,7 +85,7 @@ def test_names_stay_one_cell(name: str) -> None:
 def test_several_quantities_each_have_their_columns() -> None:
     given = other.results(comparable=True)
     values = ["radius", "gap"]
-    table = with_published(over_seeds(other.ROWS, ["row"], values=values), given, ["row"], values=values)
+    table = add_published(summarise_seeds(other.ROWS, ["row"], values=values), given, ["row"], values=values)
     assert quantities(table) == values
     measured, published = sheets(table, given, {"gap": "nats"})
     assert measured.title == "Mean ± standard deviation over 3 seeds, 95 % intervals of the mean (Student's t):"
@@ -115,17 +115,17 @@ def test_a_table_of_theory_has_neither_seeds_nor_eps() -> None:
 def test_a_constant_radius_takes_no_column() -> None:
     given = replace(test_claims.results(comparable=False), published=None)
     clean = test_claims.ROWS[test_claims.ROWS["eps"] == 0]
-    (sheet,) = sheets(over_seeds(clean, ["row", "eps"]), given, UNITS)
+    (sheet,) = sheets(summarise_seeds(clean, ["row", "eps"]), given, UNITS)
     assert list(sheet.cells.columns) == ["row", "accuracy (%)", "95 % interval"]
     assert "clean images" in sheet.title
     attacked = test_claims.ROWS[test_claims.ROWS["eps"] > 0]
-    (sheet,) = sheets(over_seeds(attacked, ["row", "eps"]), given, UNITS)
+    (sheet,) = sheets(summarise_seeds(attacked, ["row", "eps"]), given, UNITS)
     assert list(sheet.cells["eps"]) == ["0.25", "0.25"]
 
 
 def test_rows_that_share_their_names_are_all_shown() -> None:
     given = replace(test_claims.results(comparable=False), published=None)
-    table = over_seeds(test_claims.ROWS, ["row", "eps"])
+    table = summarise_seeds(test_claims.ROWS, ["row", "eps"])
     twice = pd.concat([table, table.assign(accuracy=1.0)], ignore_index=True)
     (sheet,) = sheets(twice, given, UNITS)
     assert len(sheet.cells) == 8
@@ -133,7 +133,7 @@ def test_rows_that_share_their_names_are_all_shown() -> None:
 
 def test_rows_of_other_seeds_say_how_many() -> None:
     given = replace(other.results(comparable=False), published=None)
-    table = over_seeds(other.ROWS.drop(index=0), ["row"], values=["radius"])
+    table = summarise_seeds(other.ROWS.drop(index=0), ["row"], values=["radius"])
     (sheet,) = sheets(table, given, {})
     assert "2 to 3 seeds" in sheet.title
     assert list(sheet.cells["seeds"]) == ["2", "3"]
@@ -141,7 +141,7 @@ def test_rows_of_other_seeds_say_how_many() -> None:
 
 def test_warnings_stand_above_the_table() -> None:
     noted = replace(test_claims.results(comparable=False), notes=["gradients are masked"])
-    table = over_seeds(test_claims.ROWS, ["row", "eps"])
-    text = markdown(experiment("A1"), noted, table, [])
+    table = summarise_seeds(test_claims.ROWS, ["row", "eps"])
+    text = markdown(load_experiment("A1"), noted, table, [])
     assert text.index("**Warning: gradients are masked**") < text.index("|")
-    assert "% Warning: gradients are masked\n" in latex(experiment("A1"), noted, table, [])
+    assert "% Warning: gradients are masked\n" in latex(load_experiment("A1"), noted, table, [])

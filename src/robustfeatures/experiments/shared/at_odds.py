@@ -1,4 +1,4 @@
-"""What the experiments of at-odds-2019 share: networks trained against PGD from a random start (Appendix A.3)."""
+"""Shared by the experiments of at-odds-2019: networks trained against PGD from a random start (Appendix A.3)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAPER = "at-odds-2019"
-# Test accuracy is read from the history of the training itself, which spares an evaluation.
+# A probe records test accuracy during training, so no evaluation is needed.
 TEST = Probe(name="test", input="data", split="test")
 NORM_NAMES = {"l2": "L2", "linf": "Linf"}
-# Radii of the paper are fractions of 255; published and measured rows meet at so many digits.
+# Radii of the paper are fractions of 255; published and measured rows are matched after rounding to these digits.
 EPS_DIGITS = 4
 STANDARD = "standard"
 
@@ -30,22 +30,22 @@ RadiiPerNorm = Annotated[Mapping[NormName, Annotated[tuple[PositiveFloat, ...], 
 
 @dataclass(frozen=True, kw_only=True)
 class AdversarialTrainings(Strict):
-    """The named standard training, and the attack that its adversarial versions add: steps and their share of eps."""
+    """The named standard training, and the attack of its adversarial versions: steps, and step size over eps."""
 
     training: str = "standard"
     steps: PositiveInt = 7
     relative_step_size: Annotated[float, Gt(0), Le(1)] = 0.25
 
 
-def budget(norm: NormName, eps: float) -> str:
+def training_name(norm: NormName, eps: float) -> str:
     """The name of a training: "standard", or norm and radius."""
     return f"{norm}-{eps:.4g}" if eps > 0 else STANDARD
 
 
-def training(
+def make_training(
     pieces: Pieces, settings: AdversarialTrainings, norm: NormName, eps: float, *, natural: float = 0.0
 ) -> Training:
-    """The standard training, or for a radius above 0 the adversarial one, with a share of each batch left natural."""
+    """The standard training, or for eps > 0 the adversarial one; `natural` is the share of natural images per batch."""
     plain = pieces.training(settings.training)
     if eps == 0:
         return plain
@@ -54,22 +54,22 @@ def training(
     return replace(plain, adversary=attack, natural=natural)
 
 
-def network(
+def make_network(
     pieces: Pieces, settings: AdversarialTrainings, seed: int, norm: NormName, eps: float, *, natural: float = 0.0
 ) -> Recipe:
-    """A network trained on D with such a training; its history holds the test accuracy."""
+    """The recipe of a network trained so on D; its history holds the test accuracy."""
     data = pieces.data()
-    label = f"{data.label}-{settings.training}-against-{budget(norm, eps)}" + ("-half" if natural else "")
-    chosen = training(pieces, settings, norm, eps, natural=natural)
+    label = f"{data.label}-{settings.training}-against-{training_name(norm, eps)}" + ("-half" if natural else "")
+    chosen = make_training(pieces, settings, norm, eps, natural=natural)
     return pieces.model(label, chosen, seed, {"data": data}, probes=[TEST])
 
 
-def rounded(eps: float) -> float:
-    """A radius as tables name it."""
+def round_eps(eps: float) -> float:
+    """The radius as tables show it."""
     return round(eps, EPS_DIGITS)
 
 
-def last_epoch(histories: pd.DataFrame) -> pd.DataFrame:
+def select_last_epoch(histories: pd.DataFrame) -> pd.DataFrame:
     """The test accuracy after the last epoch of each training."""
     last = histories.groupby(["row", "seed"])["epoch"].transform("max")
     return histories[(histories["epoch"] == last) & (histories["probe"] == TEST.name)]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robustfeatures.experiments.shared.intervals import interval
+from robustfeatures.experiments.shared.intervals import confidence_interval
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of a paper, restated so that it holds when `values` exceed `threshold`.
+    """One sentence of a paper, which holds if `values` exceed `threshold`.
 
     There is one value per seed, in percentage points unless `quantity` says otherwise.
     """
@@ -23,10 +23,10 @@ class Claim:
     values: Sequence[float]
     threshold: float = 0.0
 
-    def judged(self) -> dict[str, object]:
-        """The verdict as a row: value, 95 % interval over seeds (Student's t), margin of the nearer end.
+    def judge(self) -> dict[str, object]:
+        """The verdict as a row: value, 95 % interval over seeds (Student's t), lower end minus threshold as margin.
 
-        Held only if the whole interval lies above the threshold; "not tested" with fewer than two seeds.
+        The verdict is "held" if the whole interval lies above the threshold, "not tested" with fewer than two seeds.
         """
         values = np.asarray(self.values, dtype=float)
         mean = float(values.mean()) if len(values) else float("nan")
@@ -34,23 +34,23 @@ class Claim:
             "claim": self.sentence,
             "source": self.source,
             "quantity": self.quantity,
-            "value": _rounded(mean),
+            "value": _round(mean),
             "threshold": self.threshold,
             "seeds": len(values),
         }
         if len(values) < 2:
             return {**row, "low": None, "high": None, "margin": None, "verdict": "not tested"}
-        low, high = interval(values)
+        low, high = confidence_interval(values)
         margin = low - self.threshold
         return {
             **row,
-            "low": _rounded(low),
-            "high": _rounded(high),
-            "margin": _rounded(margin),
+            "low": _round(low),
+            "high": _round(high),
+            "margin": _round(margin),
             "verdict": "held" if margin > 0 else "not held",
         }
 
 
-def _rounded(value: float) -> float:
-    """Two decimals, or four significant digits of what is smaller than one."""
+def _round(value: float) -> float:
+    """Round to two decimals, or to four significant digits if |value| < 1."""
     return round(value, 2) if abs(value) >= 1 else float(f"{value:.4g}")

@@ -9,8 +9,8 @@ from scipy.special import stdtrit
 CONFIDENCE = 0.95
 
 
-def interval(values: ArrayLike) -> tuple[float, float]:
-    """The ends of the 95 % interval of the mean (Student's t); NaN of fewer than two values."""
+def confidence_interval(values: ArrayLike) -> tuple[float, float]:
+    """The ends of the 95 % interval of the mean (Student's t); NaN for fewer than two values."""
     values = np.asarray(values, dtype=float)
     if len(values) < 2:
         return float("nan"), float("nan")

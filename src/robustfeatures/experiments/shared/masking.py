@@ -1,4 +1,4 @@
-"""Warnings where an evaluation shows signs of masked gradients, under which attacks find less than there is.
+"""Warnings about signs of masked gradients: attacks then overestimate robust accuracy.
 
 Signs after Athalye, Carlini and Wagner (2018), "Obfuscated Gradients Give a False Sense of Security", Section 3.1, and
 Carlini et al. (2019), "On Evaluating Adversarial Robustness", Section 3.
@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-# By diagnostic (attacks.evaluating): the largest share of cases that raises no warning, and what is said of more.
+# By diagnostic (attacks.evaluating): the largest share of images without a warning, and the text of the warning.
 SIGNS = {
     "no gradient": (0.01, "have no gradient at the image"),
     "loss not raised": (0.05, "end with no higher loss than they began with"),
     "broken from a random start alone": (0.05, "withstand every start from the image and fall to a random start"),
     "broken without gradients": (0.01, "withstand attacks by gradient and fall to one without"),
 }
-# Two images or fewer are no sign of anything.
+# Fewer images than this raise no warning.
 FEWEST = 3
 
 
-def warnings(diagnostics: pd.DataFrame) -> list[str]:
-    """One line per row and sign that is seen too often, at the radius where it is seen most, seeds taken together.
+def find_warnings(diagnostics: pd.DataFrame) -> list[str]:
+    """One line per row and diagnostic above its limit, at the radius with the largest share, pooled over seeds.
 
     `diagnostics` has the columns row, seed, eps, attack, diagnostic, count, total.
     """

@@ -1,4 +1,4 @@
-"""Tables from rows: means, standard deviations and 95 % intervals over seeds, published values beside them."""
+"""Tables from rows: means, standard deviations and 95 % intervals over seeds, and published values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from robustfeatures.experiments.shared.intervals import CONFIDENCE, interval
+from robustfeatures.experiments.shared.intervals import CONFIDENCE, confidence_interval
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Results
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 ACCURACY = ("accuracy",)
 
 
-def over_seeds(rows: pd.DataFrame, by: Sequence[str], *, values: Sequence[str] = ACCURACY) -> pd.DataFrame:
-    """One line per `by`, in order of appearance: of each quantity x of `values` the columns x (mean), x_std, x_low,
-    x_high (standard deviation with n - 1, ends of the 95 % interval of the mean), and then `seeds`.
+def summarise_seeds(rows: pd.DataFrame, by: Sequence[str], *, values: Sequence[str] = ACCURACY) -> pd.DataFrame:
+    """One line per `by`, in order of appearance, with the number of `seeds`.
+
+    Each quantity x of `values` has the columns x (mean), x_std (standard deviation with n - 1), x_low and x_high (ends
+    of the 95 % interval of the mean).
 
     Accuracies (percent) are rounded to two decimals, other quantities to six significant digits.
     """
@@ -27,18 +29,19 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str], *, values: Sequence[str] =
     columns: dict[str, Any] = {}
     for value in values:
         found = grouped[value]
-        columns[value] = _rounded(found.mean(), value)
-        columns[f"{value}_std"] = _rounded(found.std(), value)
-        columns[f"{value}_low"] = _rounded(found.agg(lambda seeds: interval(seeds.dropna())[0]), value)
-        columns[f"{value}_high"] = _rounded(found.agg(lambda seeds: interval(seeds.dropna())[1]), value)
+        columns[value] = _round(found.mean(), value)
+        columns[f"{value}_std"] = _round(found.std(), value)
+        columns[f"{value}_low"] = _round(found.agg(lambda seeds: confidence_interval(seeds.dropna())[0]), value)
+        columns[f"{value}_high"] = _round(found.agg(lambda seeds: confidence_interval(seeds.dropna())[1]), value)
     columns["seeds"] = grouped[values[0]].count()
     return pd.DataFrame(columns).reset_index()
 
 
-def with_published(
+def add_published(
     table: pd.DataFrame, results: Results, on: Sequence[str], *, values: Sequence[str] = ACCURACY
 ) -> pd.DataFrame:
-    """The table with columns `published_x` and `difference_x` (measured minus published) per quantity x of `values`.
+    """Add to the table the columns `published_x` and `difference_x` (measured minus published) per quantity x of
+    `values`.
 
     They are filled only where the study repeats the paper's setting and the paper prints the number.
     """
@@ -53,11 +56,11 @@ def with_published(
         column = f"published_{value}"
         published = beside[column] if column in beside else pd.Series(float("nan"), beside.index)
         beside[column] = published
-        beside[f"difference_{value}"] = _rounded(beside[value] - published, value)
+        beside[f"difference_{value}"] = _round(beside[value] - published, value)
     return beside
 
 
-def by_seed(rows: pd.DataFrame, *, value: str = "accuracy", **where: object) -> pd.Series:
+def select_by_seed(rows: pd.DataFrame, *, value: str = "accuracy", **where: object) -> pd.Series:
     """`value` (accuracy in percent) of the rows that match all of `where`, indexed by seed."""
     for column, wanted in where.items():
         rows = rows[rows[column] == wanted]
@@ -76,13 +79,13 @@ class Correlation:
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
-    """Pearson's correlation of two lists of equal length, two or more; fewer than four leave the interval open.
+    """Pearson's correlation of two lists of equal length, two or more; with fewer than four the interval is -1 to 1.
 
-    It is NaN, and the interval open, where one of them is constant.
+    If one list is constant, r is NaN and the interval is -1 to 1.
     """
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(float("nan"), -1.0, 1.0, float("nan"), len(x))
-    # Imported here: it is slow, and few tables and figures need it.
+    # A slow import that few tables and figures need.
     from scipy import stats
 
     found = stats.pearsonr(x, y)
@@ -90,7 +93,7 @@ def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
     return Correlation(float(found.statistic), float(ends[0]), float(ends[1]), float(found.pvalue), len(x))
 
 
-def _rounded(values: pd.Series, name: str) -> pd.Series:
+def _round(values: pd.Series, name: str) -> pd.Series:
     if name in ACCURACY:
         return values.round(2)
     return values.map(lambda value: float(f"{value:.6g}"))

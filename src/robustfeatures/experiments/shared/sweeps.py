@@ -1,4 +1,4 @@
-"""Accuracy against a quantity that is swept, and where the gain of one training over another ends."""
+"""Accuracy against a swept quantity, and the size at which the gain of one training over another ends."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from robustfeatures.experiments.shared.intervals import interval
+from robustfeatures.experiments.shared.intervals import confidence_interval
 from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def crossing(samples: Sequence[float], gains: Sequence[float]) -> float:
-    """Where a gain last turns from positive to zero or below as `samples`, in rising order, grow.
+def find_crossing(samples: Sequence[float], gains: Sequence[float]) -> float:
+    """The size at which a gain last turns from positive to zero or negative; `samples` are in rising order.
 
-    Between two sizes the gain is taken to be linear in the logarithm of the size. nan where it never turns, or is
+    Between two sizes the gain is interpolated linearly in the logarithm of the size. NaN if the gain never turns, or is
     positive at the largest size.
     """
     for place in range(len(gains) - 1, 0, -1):
@@ -33,17 +33,17 @@ def crossing(samples: Sequence[float], gains: Sequence[float]) -> float:
     return float("nan")
 
 
-def interval_of_logarithms(values: Sequence[float]) -> tuple[float, float, float]:
+def geometric_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Geometric mean of positive values, one per seed, and its 95 % interval; nan where fewer than two are finite."""
     logarithms = np.log(np.asarray(values, dtype=float))
     logarithms = logarithms[np.isfinite(logarithms)]
     if len(logarithms) < 2:
         return (float("nan"),) * 3
-    low, high = interval(logarithms)
+    low, high = confidence_interval(logarithms)
     return float(np.exp(logarithms.mean())), float(np.exp(low)), float(np.exp(high))
 
 
-def panels(
+def plot_panels(
     rows: pd.DataFrame,
     *,
     x: str,
@@ -52,7 +52,7 @@ def panels(
     log_x: bool = False,
     crossings: pd.DataFrame | None = None,
 ) -> Figure:
-    """Accuracy (percent) against `x`: a panel per norm with axes of its own, a line with its band per value of `line`.
+    """Accuracy (percent) against `x`: a panel with its own axes per norm, a line with its band per value of `line`.
 
     Lines are means over seeds, bands standard deviations.
     `crossings` (columns norm, `line`, crossing, crossing_low, crossing_high) are drawn as bars at the bottom.
@@ -73,7 +73,7 @@ def panels(
         if line is None:
             axes.set_title(norm)
         else:
-            # Above the panel, for bars stand at its bottom; radii differ between norms.
+            # The legend is above the panel because the bars are at its bottom.
             axes.set_title(f"{norm}, {line.replace('_', ' ')}", pad=22)
             axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=len(lines))
     return figure
@@ -96,7 +96,7 @@ def _line(axes: Axes, rows: pd.DataFrame, x: str, value: float | None, number: i
 
 
 def _bars(axes: Axes, crossings: Sequence[tuple[int, Mapping[Any, Any]]]) -> None:
-    """Each crossing below all lines, in the colour of its line."""
+    """Draw each crossing below all lines, in the colour of its line."""
     low, high = axes.get_ylim()
     gap = 0.05 * (high - low)
     for place, (number, row) in enumerate(crossings):

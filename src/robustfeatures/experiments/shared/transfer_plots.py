@@ -1,4 +1,4 @@
-"""The figure of A3: transfer rates as matrices, and against what each architecture learns from D_det."""
+"""The figure of A3: matrices of transfer rates, and transfer rate against accuracy on D after training on D_det."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS
 from robustfeatures.experiments.shared.summaries import correlation
 
 
-def matrices_and_lines(rates: pd.DataFrame, beside: pd.DataFrame, *, attacks: Sequence[str]) -> Figure:
-    """A column per kind of attack, of `rates` (row, target, attack, seed, transfer_rate in percent) and `beside`.
+def plot_matrices_and_lines(rates: pd.DataFrame, beside: pd.DataFrame, *, attacks: Sequence[str]) -> Figure:
+    """A column per kind of attack: `rates` (row, target, attack, seed, transfer_rate in percent) above `beside`.
 
     `beside` has the columns target, attack, seed, transfer_rate and accuracy, both in percent.
     """
@@ -57,7 +57,7 @@ def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
         axes.plot(seeds["accuracy"].mean(), seeds["transfer_rate"].mean(), markersize=7, label=str(name), **style)
     means = beside.groupby("target")[["accuracy", "transfer_rate"]].mean().dropna()
     if len(means) > 2 and means.nunique().min() > 1:
-        # Imported here: it is slow, and few tables and figures need it.
+        # A slow import that few tables and figures need.
         from scipy import stats
 
         line = stats.linregress(means["accuracy"], means["transfer_rate"])

@@ -1,4 +1,4 @@
-"""Where a curve turns, levels off or crosses another: what two-pathways-2021 reads off its figures, measured."""
+"""The points where curves peak, level off or cross zero; two-pathways-2021 reads them off its figures."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ CONFIDENCE = 0.95
 RESAMPLES = 1000
 
 
-def smoothed(values: pd.Series, window: int) -> pd.Series:
+def smooth(values: pd.Series, window: int) -> pd.Series:
     """The centred moving average over `window` values, over fewer at the ends."""
     return values.rolling(window, center=True, min_periods=1).mean()
 
 
-def peak(x: ArrayLike, y: ArrayLike) -> float:
-    """Where y is highest; the first such place."""
+def find_peak(x: ArrayLike, y: ArrayLike) -> float:
+    """The first x at which y is highest."""
     return float(np.asarray(x)[np.argmax(y)])
 
 
-def levelling_off(x: ArrayLike, y: ArrayLike) -> float:
-    """The place from which on y is flat: the knot k of the least-squares fit y = a + b min(x, k), of x sorted.
+def find_plateau(x: ArrayLike, y: ArrayLike) -> float:
+    """The x from which y is flat: the knot k of the least-squares fit y = a + b min(x, k), for sorted x.
 
-    Of knots that fit equally well the first; the first x for a curve that is flat throughout.
+    Among equally good knots it is the first; for a flat curve it is the first x.
     """
     places, values = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     left = []
@@ -35,13 +35,13 @@ def levelling_off(x: ArrayLike, y: ArrayLike) -> float:
         fitted = columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
         left.append(((values - fitted) ** 2).sum())
     best = min(left)
-    # Rounding must not choose among equal fits.
+    # Rounding errors must not decide between equal fits.
     slack = 1e-9 * float(((values - values.mean()) ** 2).sum()) + 1e-18
     return float(places[int(np.argmax(np.asarray(left) <= best + slack))])
 
 
-def reached(x: NDArray[np.float64], y: NDArray[np.float64], level: float) -> float:
-    """The first x at which the rising broken line through (x, y) reaches a level; an end of x where it never does."""
+def first_place_at(x: NDArray[np.float64], y: NDArray[np.float64], level: float) -> float:
+    """The first x at which the rising piecewise linear curve (x, y) reaches `level`; an end of x if it never does."""
     above = np.flatnonzero(y >= level)
     if len(above) == 0:
         return float(x[-1])
@@ -54,43 +54,42 @@ def reached(x: NDArray[np.float64], y: NDArray[np.float64], level: float) -> flo
 
 @dataclass(frozen=True)
 class Transition:
-    """Where a quantity that rises from below zero to above it crosses zero, and the x between which the middle half of
-    its rise lies."""
+    """The x at which a rising quantity crosses zero, and the ends of the middle half of its rise."""
 
     crossing: float
     begins: float
     ends: float
 
 
-def transition(x: ArrayLike, y: ArrayLike) -> Transition:
+def fit_transition(x: ArrayLike, y: ArrayLike) -> Transition:
     """The transition of values y at sorted x, after isotonic regression (least squares among all rising curves).
 
-    Between the x values are joined by straight lines. A curve that never crosses zero is given an end of x for its
-    crossing, and no transition shorter than all of x.
+    The curve is linear between the x. If it never crosses zero, the crossing is an end of x, and the transition spans
+    all of x.
     """
     places = np.asarray(x, dtype=float)
     rising: NDArray[np.float64] = isotonic_regression(np.asarray(y, dtype=float)).x
     low, high = rising[0], rising[-1]
     if low > 0 or high < 0:
-        return Transition(reached(places, rising, 0.0), float(places[0]), float(places[-1]))
-    quarter, most = (reached(places, rising, low + share * (high - low)) for share in (0.25, 0.75))
-    return Transition(reached(places, rising, 0.0), quarter, most)
+        return Transition(first_place_at(places, rising, 0.0), float(places[0]), float(places[-1]))
+    quarter, most = (first_place_at(places, rising, low + share * (high - low)) for share in (0.25, 0.75))
+    return Transition(first_place_at(places, rising, 0.0), quarter, most)
 
 
-def crossing_interval(x: ArrayLike, by_seed: ArrayLike) -> tuple[float, float]:
+def bootstrap_crossing(x: ArrayLike, curves_by_seed: ArrayLike) -> tuple[float, float]:
     """The 95 % interval of the crossing of the mean curve: bootstrap over seeds (percentiles; Efron, 1979).
 
-    `by_seed` (seeds, values at x) holds one curve per seed. A resample that never crosses counts as an end of x. NaN
-    with fewer than two seeds.
+    `curves_by_seed` (seeds, values at x) holds one curve per seed. A resample that never crosses counts as
+    an end of x. NaN with fewer than two seeds.
     """
-    curves = np.asarray(by_seed, dtype=float)
+    curves = np.asarray(curves_by_seed, dtype=float)
     if len(curves) < 2:
         return float("nan"), float("nan")
 
     def crossing(chosen: NDArray[np.int64]) -> float:
-        return transition(x, curves[chosen].mean(axis=0)).crossing
+        return fit_transition(x, curves[chosen].mean(axis=0)).crossing
 
-    # Imported here: it is slow, and few tables and figures need it.
+    # A slow import that few tables and figures need.
     from scipy import stats
 
     found = stats.bootstrap(

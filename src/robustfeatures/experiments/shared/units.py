@@ -13,5 +13,5 @@ T = TypeVar("T", float, "NDArray[np.float64]", "pd.Series", "pd.DataFrame")
 
 
 def percent(shares: T) -> T:
-    """Shares, from 0 to 1, in percent; also cosines and other numbers of order 1, in hundredths."""
+    """Convert shares, from 0 to 1, to percent; also cosines and other numbers of order 1 to hundredths."""
     return 100.0 * shares

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError, suggest
-from robustfeatures.experiments.catalogue import experiment, experiment_modules
+from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.models.registry import find_network
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -75,7 +75,7 @@ def _part(pieces: Pieces, identifier: str, where: str) -> Part:
     if identifier not in experiment_modules():
         known = suggest(identifier, experiment_modules())
         raise UserError(f"{where}: experiments.{identifier}: there is no such experiment{known}")
-    found = experiment(identifier)
+    found = load_experiment(identifier)
     try:
         settings: Any = validated(found.settings, dict(pieces.study.experiments[identifier]), "")
     except UserError as error:

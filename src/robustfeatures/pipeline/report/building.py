@@ -46,10 +46,10 @@ class ViewJob:
 
     def experiments(self) -> Iterator[tuple[Experiment, Results]]:
         """Each experiment of the view with what it measured."""
-        from robustfeatures.experiments.catalogue import experiment
+        from robustfeatures.experiments.catalogue import load_experiment
 
         for part in self.record["parts"]:
-            found = experiment(part["id"])
+            found = load_experiment(part["id"])
             yield found, self._results(found, part)
 
     def recipes(self) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ class ViewJob:
         from pydantic import TypeAdapter
 
         from robustfeatures.experiments.experiment import Results
-        from robustfeatures.experiments.shared.masking import warnings
+        from robustfeatures.experiments.shared.masking import find_warnings
 
         frames: dict[str, list[pd.DataFrame]] = {kind: [] for kind in TABLES.values()}
         payloads: dict[tuple[str, int], Path] = {}
@@ -97,7 +97,7 @@ class ViewJob:
             evaluations=together,
             attacks=single,
             diagnostics=read["diagnostics"],
-            notes=warnings(read["diagnostics"]),
+            notes=find_warnings(read["diagnostics"]),
             histories=histories.assign(accuracy=percent(histories["value"])) if len(histories) else histories,
             measurements=read["measurements"],
             payloads=payloads,

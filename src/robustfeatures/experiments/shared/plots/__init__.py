@@ -1,4 +1,4 @@
-"""The shapes of figure that experiments share: readable in grey, with the spread over seeds."""
+"""Kinds of figures that experiments share: readable in grey, with the spread over seeds."""
 
 from robustfeatures.experiments.shared.plots.bars import grouped_bars
 from robustfeatures.experiments.shared.plots.images import ImageRow, image_grid

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from robustfeatures.experiments.shared.plots.style import (
     COLOURS,
     HATCHES,
-    in_order,
+    distinct,
     legend_above,
     mark_published,
     published_handle,
-    spread,
+    seed_deviation,
     value_axis,
 )
 
@@ -36,7 +36,7 @@ def grouped_bars(
 
     `published` (`results.comparable_rows`) has the columns `group`, `bar` and `value` and is drawn as hollow diamonds.
     """
-    groups, bars = in_order(rows[group]), in_order(rows[bar])
+    groups, bars = distinct(rows[group]), distinct(rows[bar])
     width = 0.8 / len(bars)
     figure = Figure(figsize=(max(4.0, 0.3 * len(groups) * len(bars), 1.2 * len(groups) + 1), 3.2), layout="constrained")
     axes = figure.subplots()
@@ -48,7 +48,7 @@ def grouped_bars(
             places,
             [values.mean() if len(values) else np.nan for values in found],
             width,
-            yerr=[spread(values) for values in found],
+            yerr=[seed_deviation(values) for values in found],
             color=COLOURS[1 + number % (len(COLOURS) - 1)],
             edgecolor="black",
             linewidth=0.6,

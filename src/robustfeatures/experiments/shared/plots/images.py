@@ -1,4 +1,4 @@
-"""Grids of images: pixels as they are, columns aligned, names above them."""
+"""Grids of images: unchanged pixels, aligned columns, names above the images."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from robustfeatures.errors import make_printable
 from robustfeatures.experiments.shared.plots.style import DPI
 
-# All places are whole pixels of the bitmap, so that no pixel of an image is wider than its neighbour.
+# All positions are whole pixels of the bitmap, so all pixels of an image are equally wide.
 CELL = 96
 GAP = 14
-# Characters of a name above an image that is just over half an inch wide.
+# More characters of a name do not fit above an image.
 LONGEST_LABEL = 12
 LABEL_HEIGHT = 24
 MARGIN = 12
@@ -32,9 +32,9 @@ class ImageRow:
 
 
 def image_grid(blocks: Mapping[str, Sequence[ImageRow]]) -> Figure:
-    """Rows of images in named blocks, every column in the same place; the images themselves are never interpolated.
+    """Rows of images in named blocks with aligned columns; images are never interpolated.
 
-    An image is enlarged by a whole number, or, where it is larger than half an inch, left as it is.
+    Images are enlarged by a whole factor. Images larger than half an inch keep their size.
     """
     rows = [row for block in blocks.values() for row in block]
     side = max(max(row.pictures.shape[2:]) for row in rows)

@@ -14,18 +14,19 @@ from robustfeatures.experiments.shared.plots.style import (
     COLOURS,
     MARKERS,
     STYLES,
-    in_order,
+    distinct,
+    label_horizontal,
     leftmost,
     legend_above,
     log_axis,
+    make_panels,
     mark_published,
-    name_horizontal,
-    panels_of,
     published_handle,
     value_axis,
 )
 
-# Curves of no more points than this show each of them; others as many, if styles alone do not tell them apart.
+# Curves with at most this many points mark each of them. Longer curves have about as many markers if line styles alone
+# do not tell them apart.
 FEW_POINTS = 15
 
 
@@ -47,13 +48,13 @@ def curves(
 ) -> Figure:
     """`value` against `x`: a panel per value of `panel`, a line with its band over seeds per value of `line`.
 
-    Lines are means, bands standard deviations. `raw` is what `value` smooths, drawn thin. `published`
-    (`results.comparable_rows`) has the columns `panel`, `line`, `value` and, unless its values are those at the end of
-    the curve, `x`; it is drawn as hollow diamonds.
+    Lines are means, bands standard deviations. `raw` names the unsmoothed values, drawn thin. `published`
+    (`results.comparable_rows`) has the columns `panel`, `line`, `value` and `x`, drawn as hollow diamonds. Without `x`
+    they stand at the end of the curve.
     """
-    panels, lines = in_order(rows[panel]) if panel else [None], in_order(rows[line])
+    panels, lines = distinct(rows[panel]) if panel else [None], distinct(rows[line])
     width = 4.5 if len(panels) == 1 else 4.0 if len(panels) == 2 else 3.2
-    figure, grid = panels_of(len(panels), width=width, height=3.2)
+    figure, grid = make_panels(len(panels), width=width, height=3.2)
     for axes, name in zip(grid, panels, strict=True):
         part = rows if panel is None else rows[rows[panel] == name]
         printed = published if panel is None or published is None else published[published[panel] == name]
@@ -76,7 +77,7 @@ def curves(
             log_axis(axes, "x")
         elif pd.api.types.is_integer_dtype(rows[x]):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    name_horizontal(figure, grid, xlabel)
+    label_horizontal(figure, grid, xlabel)
     handles = grid[0].get_legend_handles_labels()[0]
     for handle, each in zip(handles, lines, strict=True):
         handle.set_label(line_label(each))

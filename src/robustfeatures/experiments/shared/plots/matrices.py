@@ -12,14 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from robustfeatures.experiments.shared.plots.style import in_order, leftmost, name_horizontal, panels_of
+from robustfeatures.experiments.shared.plots.style import distinct, label_horizontal, leftmost, make_panels
 
-# From dark to light throughout, so that it is read in grey too.
+# Lightness rises monotonically, so the map is readable in grey too.
 COLOUR_MAP = "cividis"
-# In larger matrices numbers would not be read.
+# Numbers in larger matrices would be too small to read.
 MOST_NUMBERS = 14
 MOST_TICKS = 6
-# Inches of a panel without numbers.
+# Width and height in inches of a panel without numbers.
 UNNUMBERED = (4.0, 3.2)
 
 
@@ -38,17 +38,17 @@ def heat_map(
 ) -> Figure:
     """Means of `value` over seeds, a cell per value of `row` and `column`, a panel per value of `panel`, one scale.
 
-    Rows and columns without any value in a panel are left out there.
+    Rows and columns without any value in a panel are left out of it.
 
     `label` names the quantity with its unit at the colour bar; `limits` are the ends of the scale: (-1, 1) for cosines.
     """
-    panels = in_order(rows[panel]) if panel else [None]
-    names, columns = in_order(rows[row]), in_order(rows[column])
+    panels = distinct(rows[panel]) if panel else [None]
+    names, columns = distinct(rows[row]), distinct(rows[column])
     means = rows.groupby([*([panel] if panel else []), row, column])[value].mean()
     low, high = limits or (float(means.min()), float(means.max()))
     numbered = max(len(names), len(columns)) <= MOST_NUMBERS
     width, height = (max(2.4, 0.42 * len(columns)), max(1.6, 0.34 * len(names))) if numbered else UNNUMBERED
-    figure, grid = panels_of(len(panels), width=width, height=height + 0.9, aside=1.8, sharey=False)
+    figure, grid = make_panels(len(panels), width=width, height=height + 0.9, aside=1.8, sharey=False)
     for axes, name in zip(grid, panels, strict=True):
         part = means if panel is None else means.xs(name, level=panel)
         matrix = part.unstack(column).reindex(index=names, columns=columns).dropna(how="all").dropna(axis=1, how="all")
@@ -58,7 +58,7 @@ def heat_map(
         _ticks(axes, list(matrix.index), list(matrix.columns))
         if numbered:
             _numbers(axes, values, low, high, cell)
-    name_horizontal(figure, grid, xlabel)
+    label_horizontal(figure, grid, xlabel)
     for axes in leftmost(grid):
         axes.set_ylabel(ylabel)
     figure.colorbar(drawn, ax=grid, label=label, fraction=0.05, pad=0.02)
@@ -83,11 +83,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _numbers(axes: Axes, values: NDArray[np.float64], low: float, high: float, cell: Callable[[float], str]) -> None:
-    """Each value in its cell, white on dark and black on light."""
+    """Write each value in its cell, white on dark and black on light."""
     middle = (low + high) / 2
     for (at_row, at_column), value in np.ndenumerate(values):
         if np.isfinite(value):
             colour = "black" if value > middle else "white"
-            # What is rounded to nothing has no sign.
+            # Remove the sign of a value that is rounded to 0.
             text = re.sub(r"^-(?=[0.]+$)", "", cell(value))
             axes.text(at_column, at_row, text, ha="center", va="center", fontsize=7, color=colour)

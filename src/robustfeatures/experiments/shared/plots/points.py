@@ -14,12 +14,12 @@ from robustfeatures.experiments.shared.intervals import CONFIDENCE
 from robustfeatures.experiments.shared.plots.style import (
     COLOURS,
     MARKERS,
-    in_order,
+    distinct,
+    label_horizontal,
     leftmost,
     legend_above,
+    make_panels,
     mark_published,
-    name_horizontal,
-    panels_of,
     published_handle,
 )
 from robustfeatures.experiments.shared.summaries import correlation
@@ -42,9 +42,9 @@ def scatter(
     Each panel shows the least-squares line through these points, the 95 % interval of the line, and Pearson's
     correlation with its 95 % interval. `published` (`results.comparable_rows`) is drawn as hollow diamonds.
     """
-    panels, points = in_order(rows[panel]) if panel else [None], in_order(rows[point])
+    panels, points = distinct(rows[panel]) if panel else [None], distinct(rows[point])
     named = len(points) <= len(MARKERS)
-    figure, grid = panels_of(len(panels), width=4.0 if len(panels) == 1 else 3.6, height=3.4)
+    figure, grid = make_panels(len(panels), width=4.0 if len(panels) == 1 else 3.6, height=3.4)
     for axes, name in zip(grid, panels, strict=True):
         part = rows if panel is None else rows[rows[panel] == name]
         found = part.groupby(point, sort=False)[[x, y]].agg(["mean", "std"]).reindex(points)
@@ -68,7 +68,7 @@ def scatter(
         title = [] if panel is None else [panel_label(name)]
         means = found.xs("mean", axis="columns", level=1).dropna()
         axes.set_title("\n".join([*title, *_fit(axes, means[x].to_numpy(), means[y].to_numpy())]), fontsize=9)
-    name_horizontal(figure, grid, xlabel)
+    label_horizontal(figure, grid, xlabel)
     for axes in leftmost(grid):
         axes.set_ylabel(ylabel)
     handles = grid[0].get_legend_handles_labels()[0] if named else []
@@ -79,10 +79,10 @@ def scatter(
 
 
 def _fit(axes: Axes, x: Any, y: Any) -> list[str]:
-    """Draw the line with the interval of its mean; what is said of it, or nothing where no line can be fitted."""
+    """Draw the fitted line with the interval of its mean; return the text of r, or nothing if no line can be fitted."""
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return []
-    # Imported here: it is slow, and few tables and figures need it.
+    # A slow import that few tables and figures need.
     from scipy import stats
 
     line = stats.linregress(x, y)

@@ -1,4 +1,4 @@
-"""Samples of derived data sets beside the images they were made from."""
+"""Samples of derived data sets beside their original images."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
 
 MAGNIFICATIONS = (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
-# The share of changes that the common scale must show whole.
+# The share of changes that the common scale must not clip.
 SHOWN_WHOLE = 0.95
 
 
 def sample_blocks(original: ImageDataset, derived: Mapping[str, ImageDataset], *, images: int) -> Figure:
-    """The original images with their classes, and per derived set the same ones as they became.
+    """The original images with their classes, and below them the derived images of each set.
 
-    Attacked sets show their labels and, magnified and round grey, the change, on one scale for all of them: the largest
-    that leaves 95 % of it whole. Inverted sets show what they started from, unless that was noise, which is not kept.
+    Sets made by an attack show their labels and the magnified change around grey. All of them have the same scale: the
+    largest that does not clip 95 % of the change. Inverted sets show their start images, unless they start from noise.
     """
-    places = one_of_each_class(original.labels, images)
+    places = choose_of_each_class(original.labels, images)
     names = original.class_names
     pictures = original.float_images(places)
     at = {int(index): place for place, index in enumerate(original.provenance["source_index"])}
     attacked = {
         name: dataset.float_images(places) - pictures for name, dataset in derived.items() if _is_attacked(dataset)
     }
-    factor = magnification(list(attacked.values()))
+    factor = choose_magnification(list(attacked.values()))
     blocks = {"D": [ImageRow("original", pictures, [names[label] for label in original.labels[places]])]}
     for name, dataset in derived.items():
         found = dataset.float_images(places)
@@ -55,8 +55,8 @@ def _is_attacked(dataset: ImageDataset) -> bool:
     return bool((dataset.provenance["target"] >= 0).all())
 
 
-def magnification(changes: list[NDArray[np.float32]]) -> float:
-    """The largest round factor that leaves 95 % of all these changes between black and white."""
+def choose_magnification(changes: list[NDArray[np.float32]]) -> float:
+    """The largest round factor at which 95 % of all changes stay between black and white."""
     if not changes:
         return 1.0
     largest = float(np.quantile(np.abs(np.concatenate([change.ravel() for change in changes])), SHOWN_WHOLE))
@@ -64,8 +64,8 @@ def magnification(changes: list[NDArray[np.float32]]) -> float:
     return max(fitting) if fitting and largest > 0 else 1.0
 
 
-def one_of_each_class(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The first image of each class, then the second of each, until there are `count`; sorted by class."""
+def choose_of_each_class(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The first image of each class, then the second of each, up to `count`; each round is sorted by class."""
     rank = np.zeros(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         chosen = labels == label

@@ -1,4 +1,4 @@
-"""What all figures share: fonts, colours that differ in lightness, line styles, hatches, markers, axes."""
+"""The common style of all figures: fonts, colours that differ in lightness, line styles, hatches, markers, axes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-# Of bitmaps.
+# Dots per inch of bitmaps.
 DPI = 200
-# Panels stand side by side up to this width in inches, and then below each other.
+# Panels stand side by side up to this width in inches; further panels start a new row.
 WIDEST = 10.0
-# A logarithmic axis with a smaller ratio of its ends needs more numbers than powers of ten.
+# A logarithmic axis with a smaller ratio of its ends also shows 2, 3 and 5 times the powers of ten.
 FEW_DECADES = 50
 # Okabe and Ito's colours, which differ in lightness too.
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73")
@@ -42,27 +42,27 @@ matplotlib.rcParams.update(
         "legend.handlelength": 3.0,
         "pdf.fonttype": 42,
         "svg.hashsalt": "robustfeatures",
-        # Names of classes are shown as they are, whatever they hold.
+        # Class names may contain "$" or "_" and are shown unchanged.
         "text.parse_math": False,
         "text.usetex": False,
     }
 )
 
 
-def in_order(values: pd.Series) -> list[Any]:
+def distinct(values: pd.Series) -> list[Any]:
     """The different values of a column, in order of appearance."""
     return list(values.unique())
 
 
-def spread(values: Sequence[float]) -> float:
-    """The standard deviation over seeds (n - 1), 0 of fewer than two."""
+def seed_deviation(values: Sequence[float]) -> float:
+    """The standard deviation over seeds (n - 1), 0 for fewer than two."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def panels_of(
+def make_panels(
     count: int, *, width: float, height: float, aside: float = 0.0, sharey: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels of this size in inches, with `aside` inches beside them."""
+    """A figure of `count` panels of this size in inches, plus `aside` inches of width."""
     rows = math.ceil(count / max(1, int(WIDEST / width)))
     columns = math.ceil(count / rows)
     figure = Figure(figsize=(width * columns + aside, height * rows), layout="constrained")
@@ -79,7 +79,7 @@ def leftmost(panels: Sequence[Axes]) -> list[Axes]:
 
 
 def value_axis(axes: Axes, label: str, *, log: bool = False) -> None:
-    """Name the vertical axis; one in percent shows 0 to 100."""
+    """Label the vertical axis; an axis in percent spans 0 to 100."""
     if "(%)" in label:
         axes.set_ylim(0, 102)
     axes.set_ylabel(label)
@@ -103,18 +103,18 @@ def log_axis(axes: Axes, which: str) -> None:
 
 def mark_published(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str = "black") -> None:
     """Published values as hollow diamonds, whole even where they lie on the frame."""
-    # Without points the layout would take the marks to lie at the origin of the figure.
+    # Without points the layout would place the marks at the origin of the figure.
     if len(y):
         axes.plot(x, y, color=colour, clip_on=False, **PUBLISHED)
 
 
 def published_handle() -> Line2D:
-    """What the legend shows for published values."""
+    """The legend entry of published values."""
     return Line2D([], [], color="black", label="published", **PUBLISHED)
 
 
-def name_horizontal(figure: Figure, panels: Sequence[Axes], label: str) -> None:
-    """Name the horizontal axis, once for all panels."""
+def label_horizontal(figure: Figure, panels: Sequence[Axes], label: str) -> None:
+    """Label the horizontal axis, once for all panels."""
     if len(panels) == 1:
         panels[0].set_xlabel(label)
     else:
@@ -122,7 +122,7 @@ def name_horizontal(figure: Figure, panels: Sequence[Axes], label: str) -> None:
 
 
 def legend_above(figure: Figure, handles: Sequence[Any]) -> None:
-    """One legend for all panels, in rows that are no wider than the figure."""
+    """Draw one legend for all panels; its rows are no wider than the figure."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     fitting = int(figure.get_figwidth() / (0.075 * longest + 0.75))
     figure.legend(

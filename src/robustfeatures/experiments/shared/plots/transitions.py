@@ -1,4 +1,4 @@
-"""A heat map of a grid beside the curves along one of its fields, with the place where they cross."""
+"""A heat map of a grid beside the curves along one of its fields, with their crossing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from robustfeatures.experiments.shared.plots.matrices import COLOUR_MAP
-from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, in_order, value_axis
+from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, distinct, value_axis
 
 MOST_TICKS = 3
 
@@ -20,17 +20,19 @@ def heat_map_with_transition(
     cells: pd.DataFrame, line: pd.DataFrame, *, column: str, crossing: float, low: float, high: float
 ) -> Figure:
     """`cells` has the columns name, `column`, gap (a line per seed); `line` has `column`, D and D_shift, in percent."""
-    names, values = in_order(cells["name"]), sorted(cells[column].unique())
+    names, values = distinct(cells["name"]), sorted(cells[column].unique())
     width = max(3.0, 0.62 * len(values))
     figure = Figure(figsize=(width + 5.2, max(3.0, 0.5 * len(names) + 1.2)), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[width, 3.2])
     _heat_map(left, cells, names, values, column)
     for number, name in enumerate(("D", "D_shift")):
         part = line.groupby(column)[name].agg(["mean", "std"])
-        places, spread = part.index.to_numpy(), part["std"].fillna(0.0)
+        places, deviation = part.index.to_numpy(), part["std"].fillna(0.0)
         style = {"color": COLOURS[number], "linestyle": STYLES[number], "marker": MARKERS[number], "markersize": 3.5}
         right.plot(places, part["mean"], label=f"on {name}", **style)
-        right.fill_between(places, part["mean"] - spread, part["mean"] + spread, color=COLOURS[number], alpha=0.2, lw=0)
+        right.fill_between(
+            places, part["mean"] - deviation, part["mean"] + deviation, color=COLOURS[number], alpha=0.2, lw=0
+        )
     right.axvline(crossing, color="black", lw=0.8)
     if math.isfinite(low):
         right.axvspan(low, high, color="black", alpha=0.12, lw=0)

@@ -28,7 +28,7 @@ COLUMNS = (
 def make(view: ViewJob) -> Mapping[str, bytes]:
     """The contents of `claims.csv`: one row per claim, values in percentage points."""
     rows = [
-        {"experiment": experiment.id, **claim.judged()}
+        {"experiment": experiment.id, **claim.judge()}
         for experiment, results in view.experiments()
         for claim in (experiment.claims(results) if experiment.claims else ())
     ]

@@ -1,4 +1,4 @@
-"""What C4, C5 and C6 share: three networks, the images they are shown, and pictures side by side."""
+"""Shared by C4, C5 and C6: the three networks, the measured images, and pictures side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustfeatures.attacks.settings import NormName
 from robustfeatures.data.settings import Subset
 from robustfeatures.derived.settings import UntargetedAttack
 from robustfeatures.engine.settings import Fraction, PositiveFloat, PositiveInt
-from robustfeatures.experiments.shared.at_odds import STANDARD, AdversarialTrainings, network
+from robustfeatures.experiments.shared.at_odds import STANDARD, AdversarialTrainings, make_network
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 
@@ -28,11 +28,11 @@ TITLES = {STANDARD: "standard", "l2": "L2-trained", "linf": "Linf-trained"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Perceived(AdversarialTrainings):
-    """The radius of training per norm; how many images are measured, and shown; what low frequencies are.
+class PerceptionSettings(AdversarialTrainings):
+    """The training radius per norm, the numbers of measured and of shown images, and the limit of low frequencies.
 
-    Numbers are means over `images` of the test split. The mean image of a class is over `references` of the train
-    split. Frequencies up to `low_frequency` times the highest are low.
+    Measurements are means over `images` of the test split. Class means are taken over `references` images of the train
+    split. Frequencies up to `low_frequency` times the highest one count as low.
     """
 
     eps: RadiusPerNorm
@@ -43,10 +43,10 @@ class Perceived(AdversarialTrainings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Enlarged(Perceived):
-    """The radius of the examples per norm, much larger than that of training, and how PGD gets there.
+class LargeRadiusSettings(PerceptionSettings):
+    """The radius of the adversarial examples per norm, much larger than the training radius, and the steps of PGD.
 
-    `points` is how many images an interpolation has, both ends included.
+    An interpolation has `points` images, including both ends.
     """
 
     large_eps: RadiusPerNorm
@@ -55,8 +55,8 @@ class Enlarged(Perceived):
     points: PositiveInt = 21
 
 
-def measured_images(pieces: Pieces, settings: Perceived) -> Recipe:
-    """D with as many images in its train and test splits as the settings ask for."""
+def select_images(pieces: Pieces, settings: PerceptionSettings) -> Recipe:
+    """D with `references` images in its train split and `images` in its test split."""
     return pieces.narrowed(
         f"{settings.images}-of-test",
         [
@@ -66,16 +66,16 @@ def measured_images(pieces: Pieces, settings: Perceived) -> Recipe:
     )
 
 
-def networks(pieces: Pieces, settings: Perceived, seed: int) -> dict[str, Recipe]:
+def make_networks(pieces: Pieces, settings: PerceptionSettings, seed: int) -> dict[str, Recipe]:
     """The standard network and one per norm."""
     norms = list(settings.eps)
-    found = {STANDARD: network(pieces, settings, seed, norms[0], 0.0)}
-    return found | {norm: network(pieces, settings, seed, norm, eps) for norm, eps in settings.eps.items()}
+    found = {STANDARD: make_network(pieces, settings, seed, norms[0], 0.0)}
+    return found | {norm: make_network(pieces, settings, seed, norm, eps) for norm, eps in settings.eps.items()}
 
 
-def examples(pieces: Pieces, settings: Enlarged, seed: int, norm: NormName) -> dict[str, Recipe]:
-    """Examples of the large radius against each of these networks, of the test split."""
-    data, eps = measured_images(pieces, settings), settings.large_eps[norm]
+def make_examples(pieces: Pieces, settings: LargeRadiusSettings, seed: int, norm: NormName) -> dict[str, Recipe]:
+    """Adversarial examples of the test split with the large radius, against each of these networks."""
+    data, eps = select_images(pieces, settings), settings.large_eps[norm]
     attack = UntargetedAttack(
         kind="untargeted-attack",
         norm=norm,
@@ -91,33 +91,35 @@ def examples(pieces: Pieces, settings: Enlarged, seed: int, norm: NormName) -> d
             {"data": data, "source": model},
             splits=("test",),
         )
-        for name, model in networks(pieces, settings, seed).items()
+        for name, model in make_networks(pieces, settings, seed).items()
     }
 
 
-def interpolations(pieces: Pieces, settings: Enlarged, seed: int, norm: NormName) -> Recipe:
-    """What is measured on these examples and on the way to them."""
-    data = measured_images(pieces, settings)
-    made = examples(pieces, settings, seed, norm)
+def make_interpolations(pieces: Pieces, settings: LargeRadiusSettings, seed: int, norm: NormName) -> Recipe:
+    """The measurement of these examples and of the interpolations to them."""
+    data = select_images(pieces, settings)
+    made = make_examples(pieces, settings, seed, norm)
     roles = {name: f"examples-{name}" for name in made}
     return pieces.measurement(
         f"{data.label}-interpolations-{norm}",
         "measurements.interpolations",
         {"examples": roles, "cutoff": settings.low_frequency, "points": settings.points},
-        {"data": data, **networks(pieces, settings, seed), **{roles[name]: recipe for name, recipe in made.items()}},
+        {
+            "data": data,
+            **make_networks(pieces, settings, seed),
+            **{roles[name]: recipe for name, recipe in made.items()},
+        },
         seed=seed,
     )
 
 
-def chosen(dataset: ImageDataset, count: int) -> NDArray[np.int64]:
-    """The first image of each class, then the second of each, until there are `count`; in the order of classes."""
+def choose_images(dataset: ImageDataset, count: int) -> NDArray[np.int64]:
+    """The first image of each class, then the second of each, up to `count` images; sorted by index."""
     import numpy as np
 
-    rank = np.zeros(len(dataset), dtype=np.int64)
-    for label in np.unique(dataset.labels):
-        of_class = dataset.labels == label
-        rank[of_class] = np.arange(of_class.sum())
-    return np.sort(np.lexsort((dataset.labels, rank))[:count])
+    from robustfeatures.experiments.shared.plots.samples import choose_of_each_class
+
+    return np.sort(choose_of_each_class(dataset.labels, count))
 
 
 def class_labels(dataset: ImageDataset, classes: Iterable[Any]) -> list[str]:
@@ -125,11 +127,11 @@ def class_labels(dataset: ImageDataset, classes: Iterable[Any]) -> list[str]:
     return [dataset.class_names[int(number)] for number in classes]
 
 
-def from_blue_to_yellow(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Grey pictures (n, 1, H, W) of values in [0, 1] in three channels: dark blue at 0, grey at 1/2, light yellow at 1.
+def colour_blue_to_yellow(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Colour grey pictures (n, 1, H, W) in [0, 1]: dark blue at 0, grey at 1/2, light yellow at 1.
 
-    The paper has red, white and blue, of which a grey print tells the ends not apart. Pictures in colour are left as
-    they are.
+    The paper uses red, white and blue, but red and blue look the same in a grey print. Pictures in colour stay as they
+    are.
     """
     import numpy as np
     from matplotlib import colormaps
@@ -142,10 +144,10 @@ def from_blue_to_yellow(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
     return coloured.transpose(0, 3, 1, 2).astype(np.float32)
 
 
-def per_seed(measurements: pd.DataFrame, by: list[str], values: list[str]) -> pd.DataFrame:
-    """Means over images of these values, by `by` (with "model") and seed, the standard network first.
+def average_over_images(measurements: pd.DataFrame, by: list[str], values: list[str]) -> pd.DataFrame:
+    """Means over images of these values, per `by` (which includes "model") and seed, the standard network first.
 
-    An image whose value is nan is left out.
+    NaN values are left out.
     """
     means = measurements.groupby([*by, "seed"], sort=False)[values].mean().reset_index()
     return means.sort_values("model", key=lambda models: models.map(list(TITLES).index), kind="stable")
