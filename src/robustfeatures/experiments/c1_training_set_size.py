@@ -84,7 +84,7 @@ def _on_fewer(pieces: Pieces, settings: Settings, seed: int, norm: NormName, eps
     stretched = replace(chosen, epochs=size.epochs, milestones=tuple(milestones))
     # Each seed draws its own images, so that the band over seeds holds what the choice of images does.
     drawn = Subset(kind="subset", split="train", samples=size.samples, seed=seed)
-    data = pieces.narrowed(f"{size.samples}-seed{seed}", [drawn])
+    data = pieces.data_with(f"{size.samples}-seed{seed}", [drawn])
     label = f"{pieces.data().label}-{size.samples}-{settings.training}-against-{budget(norm, eps)}"
     return pieces.model(label, stretched, seed, {"data": data}, probes=[TEST])
 

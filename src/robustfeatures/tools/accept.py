@@ -14,7 +14,7 @@ from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
 from robustfeatures.pipeline.run.blocks import Share
-from robustfeatures.pipeline.run.job import Surroundings, compute, given
+from robustfeatures.pipeline.run.job import Environment, compute, given
 from robustfeatures.pipeline.store.acceptances import write_acceptance
 from robustfeatures.pipeline.store.store import Store, discard
 
@@ -138,7 +138,7 @@ def _made_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]
         # What an earlier one left that was killed.
         discard(scratch)
         again = Store(scratch)
-        surroundings = Surroundings(again, raw, str(built["device"]).partition(":")[0], int(built["threads"]))
+        surroundings = Environment(again, raw, str(built["device"]).partition(":")[0], int(built["threads"]))
         try:
             with again.lease(candidate.key):
                 compute(recipe.name, recipe.record(), inputs, candidate.key, Share(1, 1), surroundings)

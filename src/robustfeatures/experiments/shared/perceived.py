@@ -57,7 +57,7 @@ class Enlarged(Perceived):
 
 def measured_images(pieces: Pieces, settings: Perceived) -> Recipe:
     """D with as many images in its train and test splits as the settings ask for."""
-    return pieces.narrowed(
+    return pieces.data_with(
         f"{settings.images}-of-test",
         [
             Subset(kind="subset", split="train", samples=settings.references),
@@ -84,7 +84,7 @@ def examples(pieces: Pieces, settings: Enlarged, seed: int, norm: NormName) -> d
         steps=settings.large_steps,
     )
     return {
-        name: pieces.made(
+        name: pieces.derived_with(
             f"{data.label}-against-{name}-{norm}-{eps:.4g}",
             attack,
             seed,
