@@ -14,11 +14,7 @@ from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
 from robustfeatures.models.registry import find_factory
 from robustfeatures.pipeline.plan.canonical import to_json
-from robustfeatures.pipeline.plan.identity import (
-    identity_digest,
-    make_identity,
-    norm_entries,
-)
+from robustfeatures.pipeline.plan.identity import identity_digest, make_identity, norm_entries
 from robustfeatures.pipeline.study.parameters import Measurement, Parameters
 from robustfeatures.training.settings import Model
 

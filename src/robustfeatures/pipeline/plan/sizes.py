@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.data.registry import Counter, Size, find_source
-from robustfeatures.data.settings import (
-    POOL,
-    Concatenate,
-    Data,
-    KeepListed,
-    KeepNamed,
-    Subset,
-)
+from robustfeatures.data.settings import POOL, Concatenate, Data, KeepListed, KeepNamed, Subset
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError
 

@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import read_json
-from robustfeatures.pipeline.plan.identity import (
-    clear_caches,
-    differences,
-    identify_science,
-    identity_digest,
-)
+from robustfeatures.pipeline.plan.identity import clear_caches, differences, identify_science, identity_digest
 from robustfeatures.pipeline.plan.reach import ROOT
 from robustfeatures.pipeline.plan.tasks import Task, read_task
 from robustfeatures.pipeline.run import gpus
@@ -33,13 +28,7 @@ from robustfeatures.pipeline.run.blocks import Blocks, Share
 from robustfeatures.pipeline.run.memory import keep_freed_memory
 from robustfeatures.pipeline.run.progress import Progress
 from robustfeatures.pipeline.store.content import content_digest
-from robustfeatures.pipeline.store.references import (
-    Artifacts,
-    read_reference,
-    write_batch,
-    write_part,
-    write_reference,
-)
+from robustfeatures.pipeline.store.references import Artifacts, read_reference, write_batch, write_part, write_reference
 from robustfeatures.pipeline.store.store import Store, discard
 
 if TYPE_CHECKING:

@@ -17,11 +17,7 @@ from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import hash_file, hash_file_once, list_files, sync_to_disk
-from robustfeatures.pipeline.store.acceptances import (
-    acceptance_files,
-    read_acceptance,
-    standing,
-)
+from robustfeatures.pipeline.store.acceptances import acceptance_files, read_acceptance, standing
 from robustfeatures.pipeline.store.sealed import read_sealed, write_sealed
 
 MANIFEST = "manifest.json"

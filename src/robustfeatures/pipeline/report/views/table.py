@@ -9,12 +9,7 @@ import pandas as pd
 
 from robustfeatures.errors import make_printable
 from robustfeatures.pipeline.report.provenance import describe_provenance
-from robustfeatures.pipeline.report.tables import (
-    as_latex,
-    as_markdown,
-    escape_markdown,
-    make_sheets,
-)
+from robustfeatures.pipeline.report.tables import as_latex, as_markdown, escape_markdown, make_sheets
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results

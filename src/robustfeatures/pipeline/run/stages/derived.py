@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustfeatures.derived.generation import (
-    choose_rows_per_block,
-    derive_splits,
-    generate_images,
-)
-from robustfeatures.pipeline.store.datasets import (
-    ShardedSplit,
-    join_shards,
-    write_shard,
-)
+from robustfeatures.derived.generation import choose_rows_per_block, derive_splits, generate_images
+from robustfeatures.pipeline.store.datasets import ShardedSplit, join_shards, write_shard
 
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
