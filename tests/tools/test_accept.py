@@ -128,10 +128,10 @@ def test_after_a_refactoring_nothing_is_computed(workplace: Workplace) -> None:
     assert workplace.lacking(plan) == []
     assert workplace.store.payload_keys() == payloads
     # Jobs that start all the same find what they need.
-    surroundings = Environment(workplace.store, workplace.folder / "raw", "cpu", 1)
+    environment = Environment(workplace.store, workplace.folder / "raw", "cpu", 1)
     for task in make_tasks(plan, CONFIG, gpus=0):
         workplace.artifacts.reference(task.name).unlink()
-        build(workplace.artifacts.reference(task.name), surroundings)
+        build(workplace.artifacts.reference(task.name), environment)
     assert workplace.store.payload_keys() == payloads
     assert list(workplace.store.root.glob(".partial/*/")) == []
     assert workplace.accept() == ["there is nothing to accept"]

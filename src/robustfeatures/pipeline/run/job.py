@@ -152,8 +152,8 @@ def build_part(tracked: Path, share: Share, environment: Environment) -> None:
             record = read_plan(artifacts, artifact)
             inputs, key = _find_inputs(artifacts, record)
             if environment.store.manifest(key) is None:
-                given = _given(environment.store, inputs)
-                kept[key] = compute(artifact, record, given, key, share, environment)
+                payloads = _find_payloads(environment.store, inputs)
+                kept[key] = compute(artifact, record, payloads, key, share, environment)
     write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
 
 
@@ -164,7 +164,7 @@ def _build(artifacts: Artifacts, artifact: str, environment: Environment) -> Non
     if store.manifest(key) is None:
         with store.lease(key) as scratch:
             if store.manifest(key) is None:
-                compute(artifact, record, _given(store, inputs), key, Share(1, 1), environment)
+                compute(artifact, record, _find_payloads(store, inputs), key, Share(1, 1), environment)
             discard(scratch)
     else:
         log.info("%s: found in the store under %s", artifact, key)
@@ -213,7 +213,7 @@ def _check_code(record: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Given:
+class Input:
     """An input: the file or folder of its payload, and the digest of what it holds."""
 
     payload: Path
@@ -223,7 +223,7 @@ class Given:
 def compute(
     artifact: str,
     record: dict[str, Any],
-    inputs: Mapping[str, Given],
+    inputs: Mapping[str, Input],
     key: str,
     share: Share,
     environment: Environment,
@@ -283,11 +283,11 @@ def compute(
     return blocks.finished
 
 
-def _given(store: Store, references: Mapping[str, dict[str, Any]]) -> dict[str, Given]:
-    return {role: given(store, found["stage"], found) for role, found in references.items()}
+def _find_payloads(store: Store, references: Mapping[str, dict[str, Any]]) -> dict[str, Input]:
+    return {role: find_input(store, found["stage"], found) for role, found in references.items()}
 
 
-def given(store: Store, stage: str, found: Mapping[str, Any]) -> Given:
+def find_input(store: Store, stage: str, found: Mapping[str, Any]) -> Input:
     """The input of a stage that a reference or a manifest names, its bytes found as they were published.
 
     Raises:
@@ -296,7 +296,7 @@ def given(store: Store, stage: str, found: Mapping[str, Any]) -> Given:
     from robustfeatures.pipeline.plan.recipe import STAGES
 
     (path,) = store.verified(found["key"], [STAGES[stage].payload])
-    return Given(path, found["content"])
+    return Input(path, found["content"])
 
 
 def _prepare_torch(threads: int) -> None:

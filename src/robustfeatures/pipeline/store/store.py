@@ -17,7 +17,7 @@ from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import hash_file, hash_file_once, list_files, sync_to_disk
-from robustfeatures.pipeline.store.acceptances import acceptance_files, read_acceptance, standing
+from robustfeatures.pipeline.store.acceptances import find_accepted, list_acceptances, read_acceptance
 from robustfeatures.pipeline.store.sealed import read_sealed, write_sealed
 
 MANIFEST = "manifest.json"
@@ -55,10 +55,10 @@ class Store:
         own = self._published(key)
         if own is not None:
             return own
-        for kept, content, told in standing(self.root, key):
+        for kept, content, record in find_accepted(self.root, key):
             manifest = self._published(kept)
             if manifest is not None and manifest["content"] == content:
-                return {**manifest, "accepted": told}
+                return {**manifest, "accepted": record}
         return None
 
     def _published(self, key: str) -> dict[str, Any] | None:
@@ -121,7 +121,7 @@ class Store:
 
     def damaged_acceptances(self) -> Iterator[tuple[Path, str]]:
         """Each acceptance that is damaged, or says of a payload what it does not hold, with a line that tells it."""
-        for path in acceptance_files(self.root):
+        for path in list_acceptances(self.root):
             acceptance = read_acceptance(path)
             if acceptance is None:
                 yield path, f"{path}: damaged"
@@ -135,7 +135,7 @@ class Store:
 
     def empty_acceptances(self) -> list[Path]:
         """The acceptances all of whose payloads are gone."""
-        whole = {path: read_acceptance(path) for path in acceptance_files(self.root)}
+        whole = {path: read_acceptance(path) for path in list_acceptances(self.root)}
         return [
             path
             for path, acceptance in whole.items()
