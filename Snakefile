@@ -1,4 +1,4 @@
-# What a network learned: from raw images to tables and figures. See README.md; `snakemake --cores all` builds config.yaml's study.
+# From raw images to tables and figures. See README.md; `snakemake --cores all` builds the study of config.yaml.
 from snakemake.utils import min_version
 
 min_version("9.0")
@@ -7,13 +7,13 @@ min_version("9.0")
 include: "workflow/rules/common.smk"
 
 
-# Everything that the study shows: its tables, figures, claims and report.
+# Builds all views of the study: tables, figures, claims and report.
 rule all:
     default_target: True
     input:
         [f"results/{name}" for view in VIEWS for name in view.outputs],
         references(view.artifact for view in VIEWS),
-        # Also where every table is there already, so that a payload that was damaged is made again.
+        # Artifacts are targets too, so that a damaged payload is made again even if every table exists.
         references(TASKS),
 
 

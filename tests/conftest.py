@@ -21,7 +21,7 @@ from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from robustfeatures.pipeline.run.memory import keep_freed
+from robustfeatures.pipeline.run.memory import keep_freed_memory
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Training
 
@@ -32,7 +32,7 @@ LONGEST = tuple(REPOSITORY / "tests" / name for name in ("slurm", "faults", "wor
 
 # As in a job.
 torch.set_num_threads(1)
-keep_freed()
+keep_freed_memory()
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -10,9 +10,9 @@ import yaml
 
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.prepare import prepare
-from robustfeatures.pipeline.plan.tasks import tasks_of
+from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.report.building import build_view
-from robustfeatures.pipeline.run.job import Surroundings, build
+from robustfeatures.pipeline.run.job import Environment, build
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config, read_config
@@ -22,12 +22,12 @@ from robustfeatures.pipeline.study.yaml import read_yaml
 def build_payloads(folder: Path, config: Config, studies: Path) -> Plan:
     """Do what the jobs of a study do, but for its tables, figures, claims and page; paths begin at `folder`."""
     plan = unfold(config, studies)
-    tasks = tasks_of(plan, config, gpus=0)
+    tasks = make_tasks(plan, config, gpus=0)
     artifacts, store = Artifacts(folder / "results" / "artifacts"), Store(folder / config.store)
     prepare(plan, tasks, artifacts, store)
-    surroundings = Surroundings(store=store, raw=folder / config.raw, device=config.device, threads=1)
+    environment = Environment(store=store, raw=folder / config.raw, device=config.device, threads=1)
     for task in tasks:
-        build(artifacts.reference(task.name), surroundings)
+        build(artifacts.reference(task.name), environment)
     return plan
 
 

@@ -1,4 +1,4 @@
-"""Real photographs for tests: CIFAR-10 beside the repository, where it is there."""
+"""Real photographs for tests, if CIFAR-10 is beside the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose inputs are in memory: what science is handed, without a pipeline."""
+"""A `Run` for the science whose inputs are in memory, without a pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from robustfeatures.models.network import Network
 
 @dataclass
 class MemoryRun:
-    """Inputs by role: a network, or the splits of a data set by name. `reports` takes what is told of progress."""
+    """Inputs by role: a network, or the splits of a data set by name. `reports` collects the reports of progress."""
 
     inputs: Mapping[str, Network | Mapping[str, ImageDataset]] = field(default_factory=dict)
     reports: list[tuple[int, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What may import what: science nothing of the pipeline, and no file itself by way of others."""
+"""Rules for imports: science imports nothing from the pipeline, and no imports form a circle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINTER = "from importlinter.cli import lint_imports; raise SystemExit(lint_impor
 
 
 def linted(tree: Path) -> subprocess.CompletedProcess[str]:
-    """What import-linter says of the package in a tree, by the contracts that stand there."""
+    """The result of import-linter for the package and the contracts in a tree."""
     return subprocess.run(
         [sys.executable, "-c", LINTER],
         cwd=tree,
@@ -50,7 +50,7 @@ def test_an_import_of_the_pipeline_is_found_wherever_it_stands(tmp_path: Path, a
 
 
 def circles(graph: grimp.ImportGraph) -> list[list[str]]:
-    """Each set of modules that import one another, directly or by way of others of the set."""
+    """Each set of modules that import one another, directly or indirectly."""
     found = {
         frozenset({module, *(graph.find_downstream_modules(module) & graph.find_upstream_modules(module))})
         for module in graph.modules
@@ -59,7 +59,7 @@ def circles(graph: grimp.ImportGraph) -> list[list[str]]:
 
 
 def test_no_file_imports_in_a_circle() -> None:
-    """Imports inside functions count, and those for types alone."""
+    """Imports inside functions and imports for type checkers count too."""
     assert circles(grimp.build_graph("robustfeatures", cache_dir=None)) == []
 
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, followed to the letter in a copy of the tree."""
+"""Follow the recipes of CONTRIBUTING.md in a copy of the tree, and run the result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from markdown_it import MarkdownIt
 from tests.conftest import REPOSITORY
 
 GUIDE = REPOSITORY / "CONTRIBUTING.md"
-# The marks that a file's name stands behind, by the language of the block.
+# The mark before a file's name, by the language of the block.
 MARKS = {"python": "# ", "yaml": "# ", "diff": "--- "}
 
 
 @dataclass(frozen=True)
 class Block:
-    """A file to write, or in a diff what to change in one."""
+    """A file to write, or a diff to apply."""
 
     file: str
     language: str
@@ -65,7 +65,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(tree: Path, *arguments: str) -> str:
-    """What Python prints with the code of the copy, and with the tests of this repository."""
+    """The output of Python with the code of the copy and the tests of this repository."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=tree,

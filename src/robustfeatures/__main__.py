@@ -1,4 +1,4 @@
-"""`python -m robustfeatures`, which needs the package on the path but not installed."""
+"""`python -m robustfeatures`, which works without installation if the package is on the path."""
 
 from robustfeatures.cli import main
 

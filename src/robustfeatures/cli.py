@@ -1,4 +1,4 @@
-"""The command line: the jobs that Snakemake starts, and a few commands for people."""
+"""The command line: the jobs of the workflow, and commands for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from robustfeatures.pipeline.study.config import Config
 
 app = typer.Typer(
-    help="Robust and non-robust features: jobs of the workflow, and commands to look into it.",
+    help="Robust and non-robust features: jobs of the workflow, and commands to inspect its results.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -28,11 +28,13 @@ app = typer.Typer(
 Reference = Annotated[Path, typer.Argument(help="results/artifacts/<stage>/<label>-<digest>.json")]
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", envvar="ROBUSTFEATURES_STORE", help="The folder of payloads; by default config.yaml's."),
+    typer.Option(
+        "--store", envvar="ROBUSTFEATURES_STORE", help="The folder of payloads; by default that of config.yaml."
+    ),
 ]
-LogOption = Annotated[Path | None, typer.Option("--log", help="A file for the log; without it, the terminal.")]
+LogOption = Annotated[Path | None, typer.Option("--log", help="The log file; by default the terminal.")]
 ConfigOption = Annotated[Path, typer.Option("--config", help="The configuration file.")]
-StudyOption = Annotated[str | None, typer.Option("--study", help="Another study than the configured one.")]
+StudyOption = Annotated[str | None, typer.Option("--study", help="A study in place of the configured one.")]
 
 CONFIG = Path("config.yaml")
 ARTIFACTS = Path("results/artifacts")
@@ -48,7 +50,9 @@ def build(
     device: Annotated[str, typer.Option(envvar="ROBUSTFEATURES_DEVICE", help="auto, cpu or cuda.")] = "auto",
     share_gpus: Annotated[
         bool,
-        typer.Option(envvar="ROBUSTFEATURES_SHARE_GPUS", help="Use one GPU that no other job here has taken, or none."),
+        typer.Option(
+            envvar="ROBUSTFEATURES_SHARE_GPUS", help="Use one GPU that no other job of this machine uses, or none."
+        ),
     ] = False,
     threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
     part: Annotated[int | None, typer.Option(help="Make only this part, counted from 1.")] = None,
@@ -60,14 +64,14 @@ def build(
     from robustfeatures.pipeline.run.blocks import Share
 
     _log_to(log)
-    # Unlike the default, an error lets go of what this process holds, so that nobody waits for it.
+    # The default would end the process at once. An error releases its locks first, so that no other job waits.
     signal.signal(signal.SIGTERM, _stop)
     terminal = log is None and sys.stderr.isatty()
-    surroundings = jobs.Surroundings(_store(store), raw, device, threads, terminal, share_gpus)
+    environment = jobs.Environment(_store(store), raw, device, threads, terminal, share_gpus)
     if part is None:
-        jobs.build(reference, surroundings)
+        jobs.build(reference, environment)
     else:
-        jobs.build_part(reference, Share(part, parts), surroundings)
+        jobs.build_part(reference, Share(part, parts), environment)
 
 
 @app.command()
@@ -81,7 +85,7 @@ def view(reference: Reference, store: StoreOption = None, log: LogOption = None)
 
 @app.command()
 def show(reference: Reference, store: StoreOption = None) -> None:
-    """Print one artifact in human terms: what it is, settings, numbers, cost, where it lies."""
+    """Print one artifact: its stage, settings, inputs, numbers, cost and folder."""
     from robustfeatures.tools.show import show as lines
 
     _print(lines(reference, _store(store)))
@@ -89,7 +93,7 @@ def show(reference: Reference, store: StoreOption = None) -> None:
 
 @app.command()
 def why(reference: Reference) -> None:
-    """Print the recipes behind an artifact, and what differs from the newest earlier build of its label."""
+    """Print the recipes that an artifact builds on, and its differences from the newest earlier build of its label."""
     from robustfeatures.tools.why import why as lines
 
     _print(lines(reference))
@@ -97,7 +101,7 @@ def why(reference: Reference) -> None:
 
 @app.command()
 def status(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
-    """Print what a study still lacks, what is running, how far it is, and the time left."""
+    """Print the missing artifacts of a study, and the running jobs with their progress and the time left."""
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.pipeline.store.store import Store
@@ -109,7 +113,7 @@ def status(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
 
 @app.command()
 def fetch(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
-    """Download and check a study's raw data beforehand, for machines without internet; check files of your own."""
+    """Download and check a study's raw data, for machines without internet; check your own files."""
     from robustfeatures.pipeline.study.study import find_study
     from robustfeatures.tools import fetching
 
@@ -124,7 +128,7 @@ def verify(
         bool, typer.Option("--repair", help="Move damaged payloads to .damaged/ in the store, to be made anew.")
     ] = False,
 ) -> None:
-    """Rehash every file of the store and name each that is damaged; exit code 1 if a damaged one is left in place."""
+    """Hash every file of the store and print the damaged ones; exit code 1 if a damaged file is left in place."""
     from robustfeatures.tools.verify import verify as lines
 
     damaged = list(lines(_store(store), repair=repair))
@@ -160,11 +164,11 @@ def export(
     split: Annotated[str | None, typer.Option("--split", help="Only this split; by default all.")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Write an original or derived data set as image folder, .npz file or torch tensors, and say what is lost."""
+    """Write a data set as an image folder, an .npz file or torch tensors, and print what the format loses."""
     from robustfeatures.tools import exporting
 
     signal.signal(signal.SIGTERM, _stop_export)
-    # Only a reference needs a store; a data.zarr may lie where there is no config.yaml.
+    # Only a reference needs a store. A data.zarr may be in a place without config.yaml.
     root = _store(store).root if reference.suffix == ".json" else store
     _print(exporting.export(reference, out, form, split=split, store=root))
 
@@ -179,7 +183,7 @@ def gc(
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
-    """List, or remove, the payloads that the configured study (or the named ones) does not reach, and leftovers."""
+    """List or remove leftovers, and the payloads that the configured study (or the named ones) does not use."""
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.pipeline.store.store import Store, discard
@@ -204,7 +208,7 @@ def _stop(*_: object) -> None:
 
 
 def _stop_export(*_: object) -> None:
-    # Unlike the default, an error lets the half-written export be removed.
+    # The default would end the process at once. An error removes the half-written export first.
     raise UserError("stopped by SIGTERM, and what was half-written is removed; run again")
 
 
@@ -228,26 +232,26 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _log_to(path: Path | None) -> None:
-    # A log that cannot be written, on a full disk, must not bury the one line that says so.
+    # On a full disk, errors of logging must not hide the one line that says so.
     logging.raiseExceptions = False
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-    # Appended to, for a job may be tried again while its first try is still at work on another machine.
+    # The log is appended to, because the first try of a job may still be running on another machine.
     handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
-    # On a terminal the progress bar says how far a job is.
+    # On a terminal the progress bar replaces the log.
     logging.basicConfig(level=logging.INFO if path else logging.WARNING, handlers=[handler])
 
 
 class _OneLine(logging.Formatter):
-    """A line for each message, so that no name in it can pass for a line of its own; tracebacks keep theirs."""
+    """One line for each message, so that no name in it can look like another line. Tracebacks have several lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return make_printable(super().formatMessage(record))
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one line on standard error and exit code 1."""
+    """Run the command line. An error that the user can fix is one line on standard error, with exit code 1."""
     try:
         code = app(standalone_mode=False) or 0
     except UserError as error:
@@ -256,7 +260,7 @@ def main() -> None:
         where = error.filename if error.filename is not None else "disk"
         code = _complain(f"{where}: {error.strerror or error}")
     except typer.Abort as abort:
-        # Typer makes one of every EOFError too, which here no key has caused, for no command asks anything.
+        # Typer also turns every EOFError into an abort. No command reads input, so an EOFError here is a bug.
         if isinstance(abort.__cause__, EOFError):
             logging.getLogger(__name__).exception("unexpected error", exc_info=abort.__cause__)
             raise abort.__cause__ from None
@@ -270,7 +274,7 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     logging.shutdown()
-    # Python takes 0.4 s to dismantle torch, in every one of a study's many short jobs.
+    # This skips Python's teardown of torch, which takes 0.4 s in each of a study's many short jobs.
     os._exit(code)
 
 

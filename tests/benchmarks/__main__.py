@@ -22,7 +22,7 @@ from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.precision import has_bfloat16
 from robustfeatures.engine.settings import Precision
-from robustfeatures.pipeline.run.memory import keep_freed
+from robustfeatures.pipeline.run.memory import keep_freed_memory
 from robustfeatures.training.loop import train as fit
 from robustfeatures.training.settings import Adversary, Training
 from tests.benchmarks import work
@@ -263,7 +263,7 @@ def main(
     out: Path = Path("docs/benchmarks"),
 ) -> None:
     """Print and write down speeds, ours beside other ways, measured in turns in this process."""
-    keep_freed()
+    keep_freed_memory()
     torch.set_num_threads(threads if what in ("resnet18", "agreement") else 1)
     there = torch.device(device)
     digits = Data(source="digits", validation=0.15, test=0.25)

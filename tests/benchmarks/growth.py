@@ -12,7 +12,7 @@ from pathlib import Path
 
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.plan.prepare import prepare
-from robustfeatures.pipeline.plan.tasks import tasks_of
+from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.store.references import Artifacts, write_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
@@ -71,7 +71,7 @@ def measure(folder: Path, recipes: int) -> dict[str, float]:
     artifacts = Artifacts(workspace.folder / "results" / "artifacts")
     store = Store(workspace.store)
     plan = unfold(config, studies)
-    tasks = tasks_of(plan, config, 0)
+    tasks = make_tasks(plan, config, 0)
     found = {"recipes": float(len(plan.recipes))}
     found["unfold"] = min(seconds(lambda: unfold(config, studies)) for _ in range(3))
     found["first preparation"] = seconds(lambda: prepare(plan, tasks, artifacts, store))

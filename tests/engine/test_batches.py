@@ -167,7 +167,7 @@ def test_few_files_for_many_images() -> None:
     """250 000 images of 224x224 in three splits are fewer than 100 files."""
     import zarr
 
-    from robustfeatures.pipeline.store.datasets import create_array, shards_of
+    from robustfeatures.pipeline.store.datasets import create_array, shard_rows_of
 
     files = 1
     for count in (200_000, 25_000, 25_000):
@@ -175,5 +175,5 @@ def test_few_files_for_many_images() -> None:
         images = create_array(group, "images", (count, 3, 224, 224), np.dtype(np.uint8))
         columns = [create_array(group, name, (count,), np.dtype(np.int64)) for name in ("labels", "source_index")]
         # Each array has a description, and so has the group.
-        files += 1 + sum(1 + len(list(shards_of(array))) for array in (images, *columns))
+        files += 1 + sum(1 + len(list(shard_rows_of(array))) for array in (images, *columns))
     assert files < 100

@@ -15,7 +15,7 @@ from robustfeatures.experiments import (
 )
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.pipeline.study.study import read_study
-from robustfeatures.pipeline.study.validation import validated
+from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.theory.ideal_radii import OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
 from robustfeatures.theory.patch_constants import PatchConstants
 from tests.conftest import REPOSITORY
@@ -43,7 +43,7 @@ def verdicts(claims: Any) -> dict[str, object]:
 def test_the_constants_of_studies_meet_assumptions_2_3_and_b_3(study: str, identifier: str, module: Any) -> None:
     path = REPOSITORY / "workflow" / "studies" / f"{study}.yaml"
     asked = dict(read_study(path).experiments[identifier])
-    settings = validated(module.Settings, asked, "")
+    settings = validate(module.Settings, asked, "")
     assert settings.settings
     for name, constants in settings.settings.items():
         assert isinstance(constants, PatchConstants)

@@ -17,11 +17,11 @@ from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import select_by_seed
-from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.pipeline.study.study import Study
-from robustfeatures.pipeline.study.validation import validated
+from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.theory.toy_linear_model import printed_threshold, threshold
 from tests.runs import MemoryRun
 
@@ -56,13 +56,13 @@ SEEDS = (0, 1)
 def measure_in_process(identifier: str) -> Results:
     """The results of an experiment in miniature, its measurements made in this process."""
     found = load_experiment(identifier)
-    settings = validated(found.settings, SETTINGS[identifier], "here")
+    settings = validate(found.settings, SETTINGS[identifier], "here")
     frames = []
     for need in found.needs(Pieces(Study(title="", seeds=SEEDS, experiments={})), settings):
         assert isinstance(need.recipe.parameters, Measurement)
         module = import_module(f"robustfeatures.{need.recipe.parameters.module}")
         # As a job finds them, read back from JSON.
-        given = json.loads(json.dumps(plain(need.recipe.parameters.settings)))
+        given = json.loads(json.dumps(to_json(need.recipe.parameters.settings)))
         rows = module.measure(MemoryRun(), **given)
         assert all(row.keys() == rows[0].keys() for row in rows)
         frames.append(pd.DataFrame(rows).assign(row=need.row, seed=need.seed, **need.columns))

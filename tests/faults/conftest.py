@@ -30,7 +30,7 @@ def mount() -> Iterator[Mount]:
 
 
 def as_nobody(call: str) -> str:
-    """Code that runs `call` after the process has become one that may do nothing that it is not granted.
+    """Code that runs `call` after the process has given up the rights of root.
 
     What is imported before needs no rights any more. Where the tests are not run by root there is nothing to give up.
     """

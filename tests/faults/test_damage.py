@@ -1,4 +1,4 @@
-"""Every file of a store damaged in turn: it is named, no job reads it, and the next run makes it again."""
+"""Damage every file of a store in turn: it is named, no job reads it, and the next run makes it again."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def remove(path: Path) -> None:
 
 
 def make_unreadable(path: Path) -> None:
-    """By a folder in its place, which root cannot read as a file either."""
+    """Replace the file by a folder, which root cannot read as a file either."""
     remove(path)
     path.mkdir()
 
@@ -130,7 +130,7 @@ def test_all_at_once(store: Store) -> None:
 
 
 def test_a_file_that_comes_back_changed_is_read_again(store: Store) -> None:
-    """What was hashed once in a process counts only as long as the file is the same."""
+    """A process uses a known SHA-256 only while the file is unchanged."""
     path = store.payload("evaluation") / "rows.csv"
     assert store.verified("evaluation", TOPS) == [path]
     flip_a_bit(path)
@@ -167,7 +167,7 @@ def test_without_the_right_to_read(open_folder: Path, what: str) -> None:
 
 
 def contents(workspace: Workspace) -> dict[str, str]:
-    """What each artifact says, by its label."""
+    """The content digest of each artifact by its label."""
     references = map(Path.read_text, (workspace.folder / "results/artifacts").glob("[demv]*/*.json"))
     return {facts["label"]: facts["content"] for facts in map(json.loads, references)}
 
@@ -184,7 +184,7 @@ def shown(workspace: Workspace) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_damage_in_a_built_study(built: Workspace) -> None:
-    """What is named, what stops, and that one more run makes all of it again, though every table is there."""
+    """Damage is named, jobs stop, and one more run makes everything again, although every table is there."""
     before, tables = contents(built), shown(built)
     rows = payload_of(built, "evaluation/digits-standard-test-seed0") / "rows.csv"
     flip_a_bit(rows)

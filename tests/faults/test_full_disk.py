@@ -18,7 +18,7 @@ FULL = "No space left on device"
 
 
 def fill(disk: Path, *, leave: int = 0) -> Path:
-    """Use up the room on a small disk but for `leave` bytes."""
+    """Fill a small disk up to `leave` bytes."""
     filler = disk / "filler"
     filler.write_bytes(b"x" * max(0, shutil.disk_usage(disk).free - leave))
     return filler
@@ -34,7 +34,7 @@ def disk(tmp_path: Path, mount: Mount) -> Path:
 
 
 def model_job(built: Workspace, disk: Path) -> tuple[list[str], Path, dict[str, str]]:
-    """The arguments that train a model into a store on the small disk, its reference, and what it was before."""
+    """The arguments that train a model into a store on the small disk, its reference, and its former content."""
     (data,) = (built.folder / "results/artifacts/data").glob("*.json")
     (reference,) = (built.folder / "results/artifacts/model").glob("digits-standard-seed0-*.json")
     key = json.loads(data.read_text())["key"]

@@ -40,7 +40,7 @@ def publish(store: Store, key: str) -> None:
 
 
 def leave_lock(store: Store, key: str, seconds: float, host: str) -> Path:
-    """A lease whose holder was killed on another machine; `seconds` is how long it was granted for."""
+    """A lease of `seconds` whose holder was killed on another machine."""
     code = (
         "import os, sys; from pathlib import Path; from robustfeatures.pipeline.store import store\n"
         "store.LEASE_SECONDS = float(sys.argv[3])\n"
@@ -56,7 +56,7 @@ def leave_lock(store: Store, key: str, seconds: float, host: str) -> Path:
 
 @pytest.mark.parametrize("heard", [-LATER, 0.0, LATER])
 def test_the_lock_of_a_dead_machine(store: Store, monkeypatch: pytest.MonkeyPatch, heard: float) -> None:
-    """Taken over after the time of the lease, whatever the clock of the dead machine said; not before."""
+    """It is taken over after the time of the lease and not before, whatever the clock of the dead machine was."""
     monkeypatch.setattr(store_module, "LEASE_SECONDS", 2.0)
     lock = leave_lock(store, "k", 2.0, "a-machine-that-died")
     os.utime(lock, (time.time() + heard,) * 2)
@@ -64,7 +64,7 @@ def test_the_lock_of_a_dead_machine(store: Store, monkeypatch: pytest.MonkeyPatc
     began = time.monotonic()
     with store.lease("k") as scratch:
         waited = time.monotonic() - began
-        # What it had done so far is still there.
+        # The work of the dead job is still there.
         assert (scratch / "left").exists()
         discard(scratch)
     assert 2.0 <= waited < 30.0
@@ -73,7 +73,7 @@ def test_the_lock_of_a_dead_machine(store: Store, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_clock_that_goes_back_under_a_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The holder keeps its lease and another waits for it, though the time of day jumps about."""
+    """The holder keeps its lease and another job waits for it, although the time of day jumps."""
     monkeypatch.setattr(store_module, "LEASE_SECONDS", 3.0)
     code = (
         "import sys, time; from pathlib import Path; from robustfeatures.pipeline.store import store\n"
@@ -105,7 +105,7 @@ def test_status_shows_no_job_that_is_not_there(store: Store, heard: float) -> No
 
 @pytest.mark.slow
 def test_files_from_the_future(built: Workspace) -> None:
-    """The clock was set back by a week after the study was built: nothing is made again but what a change asks for."""
+    """The clock was set back by a week after the study was built. Only a change makes anything again."""
     results, payloads = built.folder / "results", built.payloads()
     for path in results.rglob("*"):
         if path.is_file():
@@ -114,7 +114,7 @@ def test_files_from_the_future(built: Workspace) -> None:
     assert "Nothing to be done" in (done := built.snakemake()).stdout + done.stderr
     assert built.payloads() == payloads
     table = (results / "smoke/tables/A2.csv").read_bytes()
-    # A change makes one model again and what shows it; changed back, only what shows it.
+    # A change makes one model and its views again. Undoing it makes only the views again.
     for old, new, made in (("0.01", "0.02", 1), ("0.02", "0.01", 0)):
         before = len(built.payloads())
         for path in (results / "artifacts").rglob("*.json"):
@@ -128,7 +128,7 @@ def test_files_from_the_future(built: Workspace) -> None:
 
 
 def test_a_single_figure_from_the_future(built: Workspace) -> None:
-    """The clock was set back, and then a value changed back: the figure is drawn again, though its files look newer."""
+    """The clock was set back, and then a change undone: the figure is drawn again, although its files look newer."""
     figure = "results/smoke/figures/B1.png"
     before = (built.folder / figure).read_bytes()
     built.edit("workflow/studies/smoke.yaml", "learning_rate: 0.01\n", "learning_rate: 0.02\n")
@@ -143,7 +143,7 @@ def test_a_single_figure_from_the_future(built: Workspace) -> None:
 
 
 def test_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on vfat or some network mounts; the lock of a dead process is taken over there too."""
+    """As on vfat or some network mounts. The lock of a dead process is taken over there too."""
     asked = []
 
     def refuse(*paths: object, **options: object) -> None:
@@ -166,7 +166,7 @@ def test_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_stages_where_links_are_refused(built: Workspace) -> None:
-    """Original and derived data, which are written by zarr, in a process that has no hard links: the same content."""
+    """Without hard links zarr writes original and derived data with the same content."""
     code = (
         "import os, sys\ndef refuse(*paths, **options): raise OSError(95, 'Operation not supported')\n"
         "os.link = refuse\nfrom robustfeatures.cli import main\nmain()"
@@ -205,7 +205,7 @@ def test_a_store_that_may_only_be_read(built: Workspace, tmp_path: Path, mount: 
             assert (other / path.relative_to(built.folder)).read_bytes() == path.read_bytes()
     assert fresh.command("verify").returncode == 0
     assert fresh.command("status").stdout == ALL_THERE
-    # What the store lacks cannot be made there: one line, and nothing else changes.
+    # A payload that the store lacks cannot be made there: one line, and nothing else changes.
     fresh.edit("workflow/studies/smoke.yaml", "learning_rate: 0.01\n", "learning_rate: 0.02\n")
     lacking = fresh.snakemake(check=False)
     assert lacking.returncode != 0

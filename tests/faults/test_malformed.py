@@ -12,7 +12,7 @@ from tests.pipeline.study.test_validation import CONFIG_CASES, STUDY, STUDY_CASE
 CONFIG = "config.yaml"
 BILLION = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))])
 
-# What a file may hold that an editor of studies would hardly write: whole files, and the line that is expected.
+# Unlikely contents of files: whole files, and the expected line.
 FILES: dict[str, tuple[str, bytes, str]] = {
     "an empty study": (STUDY, b"", "the file must hold named fields"),
     "a study of bytes": (STUDY, b"\x00\xff\xfe", "not UTF-8 text"),

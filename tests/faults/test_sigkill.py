@@ -23,8 +23,8 @@ from tests.conftest import Workspace
 
 KILLS = 30
 VICTIMS = ("job", "workflow", "both")
-# A kill comes up to so many seconds after the first job began, or, one in EARLY of those that are not for a job, after
-# Snakemake did.
+# A kill comes up to so many seconds after the start of the first job. Of the kills of the whole workflow, one in EARLY
+# comes up to so many seconds after the start of Snakemake.
 SECONDS = 3.0
 EARLY = 5
 
@@ -63,7 +63,7 @@ def wait_for_a_job(process: subprocess.Popen[bytes]) -> None:
 
 
 def strike(process: subprocess.Popen[bytes], victim: str, chance: random.Random) -> bool:
-    """Kill a job, the workflow, or both; false where there was nothing left to kill."""
+    """Kill a job, the workflow, or both; returns False if nothing was left to kill."""
     try:
         workflow = psutil.Process(process.pid)
         jobs = jobs_below(workflow)
@@ -112,7 +112,7 @@ def test_thirty_kills(workspace: Workspace, smoke: Workspace) -> None:
 
 
 def unlock(workspace: Workspace, *, really: bool) -> None:
-    """What Snakemake asks for after its own death; by hand, as its command does it, except for the first few times."""
+    """Unlock the folder, as Snakemake requires after its own death: a few times by its command, then directly."""
     if really:
         workspace.snakemake("--unlock")
     else:
@@ -120,7 +120,7 @@ def unlock(workspace: Workspace, *, really: bool) -> None:
 
 
 def forget(workspace: Workspace) -> None:
-    """Begin from nothing."""
+    """Remove all results, so that the next run begins from nothing."""
     for path in (workspace.folder / "results").rglob("*"):
         if path.is_dir():
             path.chmod(0o755)
@@ -128,10 +128,10 @@ def forget(workspace: Workspace) -> None:
 
 
 def check(workspace: Workspace, smoke: Workspace) -> None:
-    """The study is complete, whole, and the same as one that was never disturbed."""
+    """The study is complete, undamaged, and equal to one without any kill."""
     assert contents(workspace) == contents(smoke)
     assert tables(workspace) == tables(smoke)
     assert list(verify(Store(workspace.store))) == []
-    # A kill just after publication may leave what the payload was made of; there is a command for it.
+    # A kill just after publication may leave the folder of unfinished work; there is a command for it.
     left = set((workspace.store / ".partial").glob("*/"))
     assert left == set(leftovers(Store(workspace.store), unfinished=False))

@@ -1,4 +1,4 @@
-"""A training that goes wrong ends early, says which recipe it was, and leaves no weights."""
+"""A training that diverges ends early, names its recipe, and leaves no weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = Training(epochs=2, batch_size=4, learning_rate=0.01, schedule="constant")
 
 
 class Poison:
-    """Hands on the images of a batch, but those of one step as NaN; counts the steps."""
+    """Returns the images of a batch, in one step as NaN; counts the steps."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -39,7 +39,7 @@ def fresh() -> nn.Module:
 
 
 def test_nan_stops_within_few_steps(digits: Digits) -> None:
-    """Long before the end of an epoch of 200 steps; only one look in so many waits for the device."""
+    """Long before the end of an epoch of 200 steps. Only a few checks wait for the device."""
     images, labels = InMemory(digits.images[: 4 * STEPS]), digits.labels[: 4 * STEPS]
     waited = []
     for step in (1, LOOK_EVERY - 1, LOOK_EVERY, LOOK_EVERY + 1, STEPS - 1, STEPS, STEPS + 5):
@@ -53,7 +53,7 @@ def test_nan_stops_within_few_steps(digits: Digits) -> None:
 
 
 def test_the_last_step_may_not_break_the_weights(digits: Digits) -> None:
-    """Its loss is taken before it moves the weights."""
+    """The loss of a step is computed before the step changes the weights."""
     settings = Training(epochs=1, batch_size=64, learning_rate=1e38, schedule="constant", weight_decay=1000.0)
     with pytest.raises(UserError, match=r"training: \S+ is not finite after the last step; lower training"):
         train(fresh(), InMemory(digits.images[:64]), digits.labels[:64], settings, seed=0)

@@ -7,7 +7,7 @@ import pickle
 import shlex
 from pathlib import Path
 
-# What class names and titles may hold. Shells, browsers, terminals, LaTeX and templates each obey some of them.
+# Class names and titles. Each contains commands for a shell, a browser, a terminal, LaTeX or a template.
 NAMES = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -39,12 +39,12 @@ def pickled(marker: Path) -> bytes:
 
 
 def assert_harmless(text: str) -> None:
-    """Lines of text that no terminal obeys, and that all can be seen."""
+    """The text has only printable characters and line ends."""
     assert all(one.isprintable() or one == "\n" for one in text), repr(text)
 
 
 def assert_one_line(text: str) -> None:
-    """A message of one line that no terminal obeys."""
+    """The message is one line of printable characters."""
     assert text.strip()
     assert len(text.strip().splitlines()) == 1, text
     assert_harmless(text.strip())

@@ -90,7 +90,7 @@ def test_cifar10(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     server.files["cifar.tar.gz"] = content
     monkeypatch.setattr(import_torchvision().datasets.CIFAR10, "tgz_md5", md5(content))
     if whole:
-        # What is published is there too, and is taken; where a member appears twice, the later one counts.
+        # The published members are there too and are used. If a member appears twice, the later one counts.
         assert_same(cifar10.load(Data(source="cifar10"), raw), photographs, test=20)
     else:
         with pytest.raises(UserError, match="the archive does not hold the published files") as caught:

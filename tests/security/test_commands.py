@@ -1,4 +1,4 @@
-"""Settings and files whose names hold what a shell, Snakemake's templates or a terminal would obey, in real runs."""
+"""Real runs with names of settings and files that contain commands for a shell, Snakemake's templates or a terminal."""
 
 from __future__ import annotations
 

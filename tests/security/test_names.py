@@ -1,4 +1,4 @@
-"""Titles, class names and file names that a browser, a terminal or LaTeX would obey, wherever they are shown."""
+"""Titles, class names and file names that contain commands for a browser, a terminal or LaTeX."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from robustfeatures.errors import UserError, make_printable
 from robustfeatures.experiments.shared.plots import sample_blocks
 from robustfeatures.experiments.shared.plots.images import LONGEST_LABEL
 from robustfeatures.pipeline.report.building import ViewJob
-from robustfeatures.pipeline.report.tables import plain
+from robustfeatures.pipeline.report.tables import escape_markdown
 from robustfeatures.pipeline.report.views import report
 from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.pipeline.store.references import Artifacts
@@ -85,7 +85,7 @@ def test_the_report_shows_names_as_they_are(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [*NAMES, "two\nlines\n\n# heading\n<b>", "\n| a | b |\n|---|---|\n| c | d |"])
 def test_markdown_shows_titles_as_they_are(name: str) -> None:
     rendered = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
-    text = Page(rendered.render(f"Measured: {plain(name)}, float32."))
+    text = Page(rendered.render(f"Measured: {escape_markdown(name)}, float32."))
     assert text.elements == ["p"]
     assert text.text.strip() == f"Measured: {make_printable(name)}, float32."
 
@@ -223,7 +223,7 @@ def test_an_image_that_another_program_would_open(tmp_path: Path, monkeypatch: p
         folder.load(images_again(data), Path())
     assert_one_line(str(caught.value))
     assert not marker.exists()
-    # So it would have done harm.
+    # Without the check it would have done harm.
     with Image.open(eps) as image, pytest.raises(OSError, match=r".*"):
         image.load()
     assert marker.exists()

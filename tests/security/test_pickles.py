@@ -1,4 +1,4 @@
-"""Pickles that would create a file, where other files belong: it never appears, and one line says what is wrong."""
+"""Pickles in the place of other files. Loading one would create a file, which never appears; one line says why."""
 
 from __future__ import annotations
 

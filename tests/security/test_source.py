@@ -1,4 +1,4 @@
-"""No module of the package calls what runs whatever a file or a text says; told from the syntax, with all imports."""
+"""No module of the package calls a function that runs code from a file or a text; checked in the syntax."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_gpus_of_a_type_are_counted() -> None:
 
 
 def command_lines() -> list[str]:
-    """Of all processes; a zombie has none."""
+    """The command lines of all processes; a zombie has none."""
     return [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
 
 

@@ -41,7 +41,7 @@ def on_slurm(folder: Path) -> Workspace:
     profile = "profiles/slurm/config.yaml"
     workspace.edit(profile, "  slurm_account: your-account\n", "")
     workspace.edit(profile, "your-gpu-partition", "gpu")
-    # There are GPUs to count here, but none to compute on.
+    # This machine's GPUs are only counted; there are none to compute on.
     workspace.edit(SETTINGS, "device: cuda", "device: cpu\ngpus_per_job: 1")
     return workspace
 
@@ -65,7 +65,7 @@ def finish(process: subprocess.Popen[bytes], workspace: Workspace) -> None:
 
 
 def computed(*workspaces: Workspace) -> Counter[str]:
-    """How often each payload was begun to be computed, by key, as the jobs' logs say."""
+    """How often the computation of each payload began, by key, according to the jobs' logs."""
     lines = "".join(
         path.read_text() for workspace in workspaces for path in (workspace.folder / "results/logs").rglob("*.log")
     )
@@ -80,7 +80,7 @@ def test_the_smoke_study_with_its_main_process_killed(cluster: Cluster, smoke: W
     workspace = on_slurm(tmp_path / "work")
     with cluster.watch() as watch:
         first = start(workspace, cluster)
-        # Some jobs are done, others at work, when the main process dies.
+        # Some jobs are finished and others are running when the main process dies.
         assert until(lambda: len(workspace.payloads()) >= 3, 240), (workspace.folder / "snakemake.log").read_text()
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
@@ -147,7 +147,7 @@ def training_log(workspace: Workspace) -> str:
 
 
 def job_log(workspace: Workspace, job: int) -> str:
-    """What a Slurm job has written, which no later try begins anew."""
+    """The output of a Slurm job, which later tries do not overwrite."""
     logs = (workspace.folder / ".snakemake/slurm_logs").rglob(f"{job}.log")
     return "".join(path.read_text() for path in logs)
 

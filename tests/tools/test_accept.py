@@ -21,8 +21,8 @@ from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan import identity, reach
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.prepare import prepare
-from robustfeatures.pipeline.plan.tasks import tasks_of
-from robustfeatures.pipeline.run.job import Surroundings, build
+from robustfeatures.pipeline.plan.tasks import make_tasks
+from robustfeatures.pipeline.run.job import Environment, build
 from robustfeatures.pipeline.store.acceptances import FOLDER
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store, discard
@@ -72,9 +72,9 @@ class Workplace:
 
     def plan(self) -> Plan:
         """The plan with the code as it is now, ready for Snakemake."""
-        identity.forget()
+        identity.clear_caches()
         plan = unfold(CONFIG, self.folder / "studies")
-        prepare(plan, tasks_of(plan, CONFIG, gpus=0), self.artifacts, self.store)
+        prepare(plan, make_tasks(plan, CONFIG, gpus=0), self.artifacts, self.store)
         return plan
 
     def lacking(self, plan: Plan) -> list[str]:
@@ -108,7 +108,7 @@ def workplace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     shutil.copytree(reach.ROOT, code, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(reach, "ROOT", code)
     yield Workplace(tmp_path / "work", code)
-    identity.forget()
+    identity.clear_caches()
 
 
 def test_after_a_refactoring_nothing_is_computed(workplace: Workplace) -> None:
@@ -128,10 +128,10 @@ def test_after_a_refactoring_nothing_is_computed(workplace: Workplace) -> None:
     assert workplace.lacking(plan) == []
     assert workplace.store.payload_keys() == payloads
     # Jobs that start all the same find what they need.
-    surroundings = Surroundings(workplace.store, workplace.folder / "raw", "cpu", 1)
-    for task in tasks_of(plan, CONFIG, gpus=0):
+    environment = Environment(workplace.store, workplace.folder / "raw", "cpu", 1)
+    for task in make_tasks(plan, CONFIG, gpus=0):
         workplace.artifacts.reference(task.name).unlink()
-        build(workplace.artifacts.reference(task.name), surroundings)
+        build(workplace.artifacts.reference(task.name), environment)
     assert workplace.store.payload_keys() == payloads
     assert list(workplace.store.root.glob(".partial/*/")) == []
     assert workplace.accept() == ["there is nothing to accept"]
@@ -244,9 +244,7 @@ def test_a_payload_that_is_gone_is_made_again(workplace: Workplace) -> None:
     # What lies below keeps its references: the same content will come of it.
     assert workplace.lacking(plan) == [name]
     assert list(verify(workplace.store)) == []
-    build(
-        workplace.artifacts.reference(name), Surroundings(workplace.store, workplace.folder / "raw", "cpu", threads=1)
-    )
+    build(workplace.artifacts.reference(name), Environment(workplace.store, workplace.folder / "raw", "cpu", threads=1))
     reference = read_reference(workplace.artifacts.reference(name))
     assert reference["key"] != kept
     assert "accepted" not in reference

@@ -1,4 +1,4 @@
-"""Exported data sets, read back by the sources of the user's own files: bit for bit, or as lossy as is said."""
+"""Exported data sets, read again by the sources of the user's own files: bit for bit, or with the stated losses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def everything(raw: RawData) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several blocks for each split, the last of them shorter."""
+    """Several blocks for each split; the last one is shorter."""
     monkeypatch.setattr("robustfeatures.data.dataset.BLOCK_BYTES", 7 * 3 * 6 * 5 * 4)
 
 

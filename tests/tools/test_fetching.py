@@ -1,4 +1,4 @@
-"""`robustfeatures fetch`: all raw data of a study brought and checked before it is needed."""
+"""`robustfeatures fetch`: download and check all raw data of a study."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_download_even_of_what_is_concatenated(server: Server, tmp_path: P
     nested = {"source": "cifar10.1-v6", "operations": [{"kind": "concatenate", "data": {"source": "cifar10.1-v4"}}]}
     path = study(tmp_path, source="cifar10.1-v4", operations=[{"kind": "concatenate", "data": nested}])
     lines = list(fetch(path, tmp_path / "raw"))
-    # The source that appears twice is fetched, and told of, once.
+    # A source that appears twice is fetched once, with one line.
     assert lines == [
         f"cifar10.1-{version}: {tmp_path}/raw/cifar10.1/{name}: {len(server.files[name])} bytes, "
         f"SHA-256 {sha256(server.files[name])} as published"
@@ -129,7 +129,7 @@ def test_a_problem_names_the_data_set_that_has_it(tmp_path: Path) -> None:
     path = study(tmp_path, **wrong, operations=joined, others=others)
     with pytest.raises(UserError) as refusal:
         list(fetch(path, tmp_path))
-    # What holds of the set that is joined twice is said once.
+    # A data set that is joined twice has one message.
     differs = f"{own} has the SHA-256 {sha256(own.read_bytes())}, not {'0' * 64}; is it damaged, or another one?"
     assert str(refusal.value) == "; ".join(
         [
@@ -149,7 +149,7 @@ def test_what_the_disk_refuses_does_not_keep_the_rest_back(server: Server, tmp_p
     (tmp_path / "pair").mkdir()
     (tmp_path / "pair" / "x_ims").mkdir()
     (tmp_path / "pair" / "x_lab").write_bytes(b"")
-    # The downloads are to go where a file lies.
+    # The folder for the downloads is a file.
     (tmp_path / "raw").write_bytes(b"")
     path = study(tmp_path, source="cifar10.1-v6", others={"folder": unread, "second": right})
     lines = fetch(path, tmp_path / "raw")
@@ -210,6 +210,6 @@ def test_the_command(workspace: Workspace) -> None:
 
 
 def test_fetching_imports_no_torch() -> None:
-    """On a login node, where only downloads are wanted; the sets that torchvision describes need it all the same."""
+    """Login nodes only need downloads. Only the data sets that torchvision describes need torch."""
     check = "import sys, robustfeatures.tools.fetching, robustfeatures.data.registry; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

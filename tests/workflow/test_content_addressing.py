@@ -1,4 +1,4 @@
-"""What a change makes again, counted in payloads of the store."""
+"""The payloads that a change makes again."""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ def test_parts_give_what_one_job_gives(built: Workspace, lacking: dict[Path, dic
     }
     for reference, facts in lacking.items():
         assert json.loads(reference.read_text())["content"] == facts["content"]
-    # Nothing below is made again, for its inputs say what they said before.
+    # Nothing that builds on them is made again, because the content of the inputs is the same.
     assert "Nothing to be done" in built.snakemake().stderr
-    # Nor are the parts, where what they build on is made again.
+    # The parts are not made again either if their inputs are.
     (data,) = (built.folder / "results/artifacts/data").glob("*.json")
     Store(built.store).remove(json.loads(data.read_text())["key"])
     built.snakemake(str(data.relative_to(built.folder)))

@@ -1,4 +1,4 @@
-"""What the smoke study leaves behind: provenance, tables, and the commands that look into it."""
+"""The results of the smoke study: provenance, tables, and the commands that inspect them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_derived_sets_come_from_the_training_split_alone(smoke: Workspace, name:
 
 
 def test_a_derived_set_is_what_the_attack_makes_of_the_original(smoke: Workspace) -> None:
-    """The payload against a second computation from the public functions."""
+    """The payload equals a second computation with the public functions."""
     original = open_dataset(reference(smoke, "data", "digits"))
     derived = open_dataset(reference(smoke, "derived", "digits-D_det-seed0"))
     model = load_model(reference(smoke, "model", "digits-standard-seed0"))
@@ -78,7 +78,7 @@ def test_a_derived_set_is_what_the_attack_makes_of_the_original(smoke: Workspace
 
 
 def test_evaluations_use_the_test_split(smoke: Workspace) -> None:
-    """The clean row of A1 against a second computation."""
+    """The clean row of A1 equals a second computation."""
     test = open_dataset(reference(smoke, "data", "digits"), "test")
     model = load_model(reference(smoke, "model", "digits-standard-seed0"))
     images, labels = test.to_torch().tensors
@@ -105,7 +105,7 @@ def test_tables_are_tidy(smoke: Workspace) -> None:
     claims = pd.read_csv(smoke.folder / "results/smoke/claims.csv")
     assert list(claims.columns[:6]) == ["experiment", "claim", "verdict", "value", "margin", "seeds"]
     assert set(claims["experiment"]) == {"A1", "A2", "A7", "B1"}
-    # One seed tells nothing of luck.
+    # One seed gives no spread.
     assert set(claims["verdict"]) == {"not tested"}
 
 

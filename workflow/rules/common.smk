@@ -1,5 +1,5 @@
-# The plan: config.yaml's study unfolded into recipes, whose digests name the files that the rules make. Only the main
-# process unfolds it; a job that a scheduler starts reads what was written down for it.
+# The plan: the study of config.yaml, unfolded into recipes. Their digests are in the names of the files that the rules
+# make. Only the main process unfolds the study. A job that a scheduler starts reads the task that was written for it.
 import shlex
 import sys
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# The package runs from the source tree, in environments where it is not installed too.
+# The package runs from the source tree, so that it need not be installed.
 SOURCE = Path(workflow.basedir) / "src"
 sys.path.insert(0, str(SOURCE))
 
@@ -24,29 +24,29 @@ BEGAN = time.monotonic()
 STARTED = datetime.now(UTC).isoformat(timespec="seconds")
 
 try:
-    # Read here, since Snakemake's `configfile` evaluates expressions in it; `config` holds what `--config` says.
+    # Snakemake's `configfile` would evaluate expressions in the file. `config` holds the values of `--config`.
     values = read_yaml(Path("config.yaml"))
     CONFIG = read_config({**values, **config} if isinstance(values, dict) else values)
     TASKS, VIEWS = {}, ()
-    # Jobs that are submitted elsewhere are counted as nodes (`--jobs`); which executor it is, is not known yet.
+    # The executor is not known yet. Executors that submit jobs elsewhere count them as nodes (`--jobs`).
     LOCAL = workflow.resource_settings.nodes is None
     if workflow.is_main_process:
         from robustfeatures.pipeline.plan.plan import unfold
         from robustfeatures.pipeline.plan.prepare import prepare
-        from robustfeatures.pipeline.plan.tasks import tasks_of
+        from robustfeatures.pipeline.plan.tasks import make_tasks
         from robustfeatures.pipeline.store.store import Store
 
-        GPUS = gpus.present() if CONFIG.device != "cpu" else []
+        GPUS = gpus.visible_gpus() if CONFIG.device != "cpu" else []
         if CONFIG.gpus_per_job == "auto":
             gpus_per_job = int(CONFIG.device == "cuda" or bool(GPUS))
         else:
             gpus_per_job = CONFIG.gpus_per_job
         PLAN = unfold(CONFIG, Path(workflow.basedir) / "workflow" / "studies")
-        planned = tasks_of(PLAN, CONFIG, gpus_per_job)
+        planned = make_tasks(PLAN, CONFIG, gpus_per_job)
         prepare(PLAN, planned, ARTIFACTS, Store(Path(CONFIG.store)))
         TASKS, VIEWS = {task.name: task for task in planned}, PLAN.views
         if gpus_per_job and LOCAL and "gpu" not in workflow.global_resources:
-            # No more jobs at once than there are GPUs; each takes one of its own.
+            # At most one job per GPU runs at once.
             workflow.register_resource("gpu", max(1, len(GPUS)))
 except UserError as error:
     raise WorkflowError(str(error))
@@ -54,37 +54,37 @@ except OSError as error:
     where = "disk" if error.filename is None else error.filename
     raise WorkflowError(make_printable(f"{where}: {error.strerror or error}"))
 
-# What every job is told beside its own recipe. None of it is part of a recipe, so it is kept out of the rules, where
-# Snakemake would take a change for a reason to run them again.
-SURROUNDINGS = {
+# The environment of every job. No recipe depends on it, so it is not in the rules, where a change would be a reason for
+# Snakemake to run them again.
+ENVIRONMENT = {
     "ROBUSTFEATURES_STORE": CONFIG.store,
     "ROBUSTFEATURES_RAW": CONFIG.raw,
     "ROBUSTFEATURES_DEVICE": CONFIG.device,
-    # A scheduler gives each job its own GPUs; jobs of one machine have to agree on theirs.
+    # A scheduler gives each job its own GPUs. Jobs of one machine have to agree on theirs.
     "ROBUSTFEATURES_SHARE_GPUS": str(
         int(workflow.is_main_process and CONFIG.device != "cpu")
     ),
 }
 exports = " ".join(
-    f"{name}={shlex.quote(value)}" for name, value in SURROUNDINGS.items()
+    f"{name}={shlex.quote(value)}" for name, value in ENVIRONMENT.items()
 )
-# With --use-conda Snakemake clears the user's PYTHONPATH for each job, so it is read there and not here.
+# With --use-conda Snakemake clears the user's PYTHONPATH for each job, so the job's shell reads it.
 pythonpath = shlex.quote(str(SOURCE)) + '"${PYTHONPATH:+:$PYTHONPATH}"'
 escaped = f"PYTHONPATH={pythonpath} {exports}".replace("{", "{{").replace("}", "}}")
 shell.prefix(f"export {escaped}; ")
 
 
-HOME = {artifact: name for name in TASKS for artifact in TASKS[name].artifacts}
+TASK_OF = {artifact: name for name in TASKS for artifact in TASKS[name].artifacts}
 
 
 def task(name):
-    """The job that makes `<stage>/<label>-<digest>`, as planned."""
+    """The task that makes `<stage>/<label>-<digest>`."""
     if name in TASKS:
         return TASKS[name]
-    if name in HOME:
+    if name in TASK_OF:
         raise WorkflowError(
             f"{ARTIFACTS.reference(name)}: made together with others; ask for "
-            f"{ARTIFACTS.reference(HOME[name])}, or set seeds_per_job: 1 and rows_per_job: 1"
+            f"{ARTIFACTS.reference(TASK_OF[name])}, or set seeds_per_job: 1 and rows_per_job: 1"
         )
     try:
         return read_task(ARTIFACTS, name)
@@ -93,19 +93,20 @@ def task(name):
 
 
 def references(artifacts):
-    """The files that Snakemake tracks for artifacts: of each, that of the job that makes it."""
+    """The files that Snakemake tracks for artifacts: for each, the file of the job that makes it."""
     return [
-        str(ARTIFACTS.reference(HOME.get(artifact, artifact))) for artifact in artifacts
+        str(ARTIFACTS.reference(TASK_OF.get(artifact, artifact)))
+        for artifact in artifacts
     ]
 
 
 def inputs(stage):
-    """The input function of a stage's rule: what its job builds on."""
+    """The input function of a stage's rule: the references of the job's inputs."""
     return lambda wildcards: references(task(f"{stage}/{wildcards.name}").inputs)
 
 
 def finished_parts(stage):
-    """The input function of a stage that jobs may share: the parts of an artifact made by more than one."""
+    """The input function of a stage that several jobs may share: the files of the finished parts."""
 
     def parts(wildcards):
         name = f"{stage}/{wildcards.name}"
@@ -115,7 +116,7 @@ def finished_parts(stage):
 
 
 def asks(stage):
-    """What the job of a stage asks of the machine, by its recipe; more time and memory on each retry."""
+    """The resources of a stage's job, by its recipe; more time and memory on each retry."""
 
     def grown(field):
         return lambda wildcards, attempt: attempt * getattr(

@@ -1,5 +1,5 @@
 rule data:
-    """Raw images into the canonical form: uint8, split once and for all into train, validation and test."""
+    """Convert raw images to uint8 and split them into train, validation and test."""
     input:
         inputs("data"),
     output:

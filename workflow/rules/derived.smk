@@ -1,5 +1,5 @@
 rule derived:
-    """Isolate robust or non-robust features: make derived data sets with a trained network."""
+    """Isolate robust or non-robust features: derive data sets with a trained network."""
     input:
         inputs("derived"),
         finished_parts("derived"),

@@ -1,5 +1,5 @@
 rule evaluation:
-    """Measure networks on one split of one data set under one attack."""
+    """Evaluate networks on one split of one data set under attacks."""
     input:
         inputs("evaluation"),
         finished_parts("evaluation"),
@@ -19,7 +19,7 @@ rule evaluation:
 
 
 rule evaluation_part:
-    """Measure networks on some of the images; other jobs measure the others."""
+    """Evaluate networks on some of the images; other jobs do the others."""
     input:
         inputs("evaluation"),
     output:

@@ -1,5 +1,5 @@
 rule measurement:
-    """Measure what is neither an accuracy nor a training: the toy models of the papers, transfer, gradients, weights."""
+    """Measure anything except accuracies: the papers' toy models, transfer, gradients, weights."""
     input:
         inputs("measurement"),
     output:

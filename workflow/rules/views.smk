@@ -1,5 +1,5 @@
-# Tables, figures, claims and the report. The files that people open bear no digest in their names. So each view has a
-# rule of its own with the digest among its `params`, of which a change is a reason to run it (profiles/default).
+# Tables, figures, claims and the report. Their files have no digest in their names. So each view has its own rule, with
+# the digest among its `params`; a change of these is a reason to run the rule (profiles/default).
 VIEW_CAPTIONS = {
     "table": "../report/table.rst",
     "figure": "../report/figure.rst",
@@ -13,7 +13,7 @@ VIEW_OUTPUTS = {
 for view in VIEWS:
 
     rule:
-        """Write one table, figure, claims file or page from the references it reads."""
+        """Write one table, figure, claims file or page."""
         name:
             f"{view.kind}_{view.label}"
         input:

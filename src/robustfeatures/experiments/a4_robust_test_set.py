@@ -42,7 +42,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             train = pieces.derived(name, seed)
             method = train.parameters.method  # type: ignore[union-attr]
             label = f"{pieces.data().label}-{name}-of-test"
-            test = pieces.made(label, method, seed, train.inputs, splits=("test",))
+            test = pieces.derived_with(label, method, seed, train.inputs, splits=("test",))
             evaluations = (
                 pieces.evaluation(model, eps=radii, data=train, split="train"),
                 pieces.evaluation(model, eps=radii, data=test),

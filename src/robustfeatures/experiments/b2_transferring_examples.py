@@ -58,7 +58,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             name = f"{settings.derived}-{row.replace(' ', '-')}"
             method = Transferring(kind="transferring", transfers=transfers)
             label = f"{pieces.data().label}-{name}"
-            half = pieces.made(label, method, seed, {"data": examples, "source": second})
+            half = pieces.derived_with(label, method, seed, {"data": examples, "source": second})
             for cell in cells:
                 model = pieces.model(
                     f"{pieces.data().label}-on-{name}-{cell.name}",

@@ -84,7 +84,7 @@ def _model_on_fewer(pieces: Pieces, settings: Settings, seed: int, norm: NormNam
     stretched = replace(chosen, epochs=size.epochs, milestones=tuple(milestones))
     # Each seed draws its own images, so the band over seeds includes the choice of images.
     drawn = Subset(kind="subset", split="train", samples=size.samples, seed=seed)
-    data = pieces.narrowed(f"{size.samples}-seed{seed}", [drawn])
+    data = pieces.data_with(f"{size.samples}-seed{seed}", [drawn])
     label = f"{pieces.data().label}-{size.samples}-{settings.training}-against-{training_name(norm, eps)}"
     return pieces.model(label, stretched, seed, {"data": data}, probes=[TEST])
 

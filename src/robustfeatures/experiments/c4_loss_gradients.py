@@ -34,7 +34,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         Need(
             name,
             first,
-            pieces.made(
+            pieces.derived_with(
                 f"{data.label}-gradients-{name}",
                 LossGradient(kind="loss-gradient"),
                 first,

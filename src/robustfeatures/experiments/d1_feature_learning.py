@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, MinLen
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.theory.patch_constants import PatchConstants
@@ -59,7 +59,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     for name, constants in settings.settings.items():
         for seed in pieces.study.seeds:
             asked = {
-                "constants": plain(constants),
+                "constants": to_json(constants),
                 "seed": seed,
                 "steps": settings.training_steps,
                 "every": settings.every,

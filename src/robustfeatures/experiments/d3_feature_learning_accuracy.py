@@ -58,7 +58,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         inputs = {"data": pieces.data()}
         for kind, training in (("non-robust", settings.standard), ("robust", settings.adversarial)):
             reference = {"data": pieces.data(), "source": pieces.source_model(training, seed)}
-            inputs[kind] = pieces.made(
+            inputs[kind] = pieces.derived_with(
                 f"{label}-{kind}-representatives", settings.inversion, seed, reference, splits=("test",)
             )
         for row, training in ((STANDARD, settings.standard), (ADVERSARIAL, settings.adversarial)):

@@ -46,7 +46,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         data = pieces.data()
         source = pieces.source_model(settings.source, seed, architecture=settings.architecture)
         inputs = {"data": data, "source": source}
-        errors = pieces.made(f"{data.label}-errors", Misclassified(kind="errors"), seed, inputs)
+        errors = pieces.derived_with(f"{data.label}-errors", Misclassified(kind="errors"), seed, inputs)
         label = f"{data.label}-on-errors-{settings.training}"
         learned = pieces.model(
             label,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Augmentation
 
@@ -46,7 +46,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             measurement = pieces.measurement(
                 f"{pieces.data().label}-{name}-attack-success",
                 "measurements.attack_success",
-                {"precision": pieces.study.precision, "augmentation": plain(settings.augmentation), "seed": seed},
+                {"precision": pieces.study.precision, "augmentation": to_json(settings.augmentation), "seed": seed},
                 {"data": data, "source": source},
                 seed=seed,
             )

@@ -1,1 +1,1 @@
-"""What is made, where it lies and what people read; the science knows nothing of it."""
+"""Study files, plan, store, jobs and pages. The science imports nothing from here."""

@@ -1,1 +1,1 @@
-"""What the command line does to artifacts."""
+"""The commands for people: they show, check, fetch, open, export and remove artifacts."""

@@ -1,4 +1,4 @@
-"""Accepting kept payloads after a refactoring: a sample is made again, and if its bytes are the same, all may stay."""
+"""Accept kept payloads after a refactoring: if a sample, made again, has the same bytes, all of them stay valid."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
 from robustfeatures.pipeline.run.blocks import Share
-from robustfeatures.pipeline.run.job import Surroundings, compute, given
+from robustfeatures.pipeline.run.job import Environment, compute, find_input
 from robustfeatures.pipeline.store.acceptances import write_acceptance
 from robustfeatures.pipeline.store.store import Store, discard
 
-# What an acceptance may change.
+# The fields of an identity that may differ.
 CHANGING = ("code", "libraries")
-# The folder of what is made again, which only one process at a time works in.
+# The folder for making payloads again. Only one process at a time works in it.
 SCRATCH = "accept"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A planned artifact that the store has under another key: made by other code or libraries, else alike.
+    """A planned artifact whose payload the store has under another key, made by other code or libraries.
 
-    `key` is the one it has now. `kept` is the manifest of the payload, `inputs` are those of its inputs by role.
+    `key` is its new key. `kept` is the manifest of the kept payload, `inputs` are those of its inputs by role.
     """
 
     recipe: Recipe
@@ -38,15 +38,15 @@ class Candidate:
 
     @property
     def seconds(self) -> float:
-        """How long the kept payload took."""
+        """The seconds that the kept payload took."""
         return float(self.kept["built"]["seconds"])
 
 
 def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None, reason: str) -> Iterator[str]:
-    """Let kept payloads stand for the artifacts of a study that differ from them in code or libraries alone.
+    """Use kept payloads for those artifacts of a study that differ from them only in code or libraries.
 
-    The `check` cheapest of each stage, or all, are made again; only if each has the content of the kept one is
-    anything recorded, all of it in one rename. Yields what was done, in lines.
+    The `check` cheapest of each stage, or all, are made again. If all of them have the content of the kept ones, one
+    file records the acceptance of every candidate. Yields one line for each step.
 
     Raises:
         UserError: an artifact has other content than the kept one, or cannot be made again; nothing is recorded.
@@ -59,7 +59,7 @@ def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None
         return
     compared = []
     for candidate in _sample(candidates, check):
-        contents = _made_again(candidate, store, raw)
+        contents = _make_again(candidate, store, raw)
         compared.append({"artifact": candidate.recipe.name, "kept": candidate.kept["key"], "contents": contents})
         yield f"the same bytes: {candidate.recipe.name}"
     path = write_acceptance(
@@ -77,11 +77,11 @@ def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None
 
 
 def find_candidates(plan: Plan, store: Store) -> tuple[list[Candidate], list[str]]:
-    """What may be accepted of a plan, inputs first, and the names of the artifacts that the store has in no form.
+    """The candidates of a plan, inputs first, and the names of the artifacts that the store has under no key.
 
-    Whatever builds on an artifact of the second kind is of that kind too, for its key is not known.
+    An artifact that builds on a missing one is missing too, because its key is unknown.
     """
-    kept = _newest_by_what_stays(store)
+    kept = _find_newest(store)
     manifests: dict[str, Mapping[str, Any]] = {}
     candidates: dict[str, Candidate] = {}
     missing = []
@@ -92,7 +92,7 @@ def find_candidates(plan: Plan, store: Store) -> tuple[list[Candidate], list[str
         inputs = {role: manifests[below.name] for role, below in recipe.inputs.items()}
         contents = {role: manifest["content"] for role, manifest in inputs.items()}
         key = identity_digest(recipe.identity, contents)
-        found = store.manifest(key) or kept.get(_what_stays(recipe.identity, contents))
+        found = store.manifest(key) or kept.get(_digest_unchanging(recipe.identity, contents))
         if found is None:
             missing.append(name)
             continue
@@ -102,18 +102,18 @@ def find_candidates(plan: Plan, store: Store) -> tuple[list[Candidate], list[str
     return list(candidates.values()), missing
 
 
-def _newest_by_what_stays(store: Store) -> dict[str, Mapping[str, Any]]:
-    """The manifests of the payloads in a store; of those that differ in code and libraries alone the newest."""
+def _find_newest(store: Store) -> dict[str, Mapping[str, Any]]:
+    """The manifests of the payloads in a store. Of those that differ only in code and libraries, the newest counts."""
     manifests = [manifest for key in store.payload_keys() if (manifest := store.manifest(key)) is not None]
     oldest_first = sorted(manifests, key=lambda manifest: str(manifest["built"]["started"]))
     return {
-        _what_stays(manifest["identity"], manifest["inputs"]): manifest
+        _digest_unchanging(manifest["identity"], manifest["inputs"]): manifest
         for manifest in oldest_first
         if "identity" in manifest
     }
 
 
-def _what_stays(identity: Mapping[str, Any], contents: Mapping[str, str]) -> str:
+def _digest_unchanging(identity: Mapping[str, Any], contents: Mapping[str, str]) -> str:
     return digest([{name: value for name, value in identity.items() if name not in CHANGING}, dict(contents)])
 
 
@@ -126,22 +126,24 @@ def _sample(candidates: list[Candidate], check: int | None) -> list[Candidate]:
     return [candidate for candidate in candidates if candidate.key in chosen]
 
 
-def _made_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]:
+def _make_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]:
     """Make a payload again on the kind of device, and with the threads, of the kept one; returns its contents.
 
     Raises:
         UserError: the contents differ.
     """
     recipe, built = candidate.recipe, candidate.kept["built"]
-    inputs = {role: given(store, recipe.inputs[role].stage.name, found) for role, found in candidate.inputs.items()}
+    inputs = {
+        role: find_input(store, recipe.inputs[role].stage.name, found) for role, found in candidate.inputs.items()
+    }
     with store.lease(SCRATCH) as scratch:
-        # What an earlier one left that was killed.
+        # A killed process may have left its work here.
         discard(scratch)
         again = Store(scratch)
-        surroundings = Surroundings(again, raw, str(built["device"]).partition(":")[0], int(built["threads"]))
+        environment = Environment(again, raw, str(built["device"]).partition(":")[0], int(built["threads"]))
         try:
             with again.lease(candidate.key):
-                compute(recipe.name, recipe.record(), inputs, candidate.key, Share(1, 1), surroundings)
+                compute(recipe.name, recipe.record(), inputs, candidate.key, Share(1, 1), environment)
             manifest = again.manifest(candidate.key)
             assert manifest is not None
         finally:
@@ -158,7 +160,7 @@ def _made_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]
 
 
 def _contents(manifest: Mapping[str, Any], payload: str) -> dict[str, str]:
-    """The digests of what a payload holds: of the file or folder that the stage names its content, of others bytes."""
+    """The digests of a payload: the content digest of what the stage is about, and the SHA-256 of all other files."""
     others = {name: facts["sha256"] for name, facts in manifest["files"].items() if Path(name).parts[0] != payload}
     return {payload: manifest["content"], **others}
 

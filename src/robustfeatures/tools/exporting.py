@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError, suggest
-from robustfeatures.pipeline.store.datasets import read_dataset, splits_of
+from robustfeatures.pipeline.store.datasets import list_splits, read_dataset
 from robustfeatures.tools.opening import payload_file
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Format = Literal["folder", "npz", "constructed"]
 SPLITS = ("train", "validation", "test")
-# Bytes that common file systems allow.
+# The longest file name, in bytes, on common file systems.
 LONGEST_FILE_NAME = 255
 
 
@@ -39,31 +39,31 @@ def export(
     split: str | None = None,
     store: str | Path | None = None,
 ) -> list[str]:
-    """Write all splits of a data set, or one, at `out`; returns what was written and what the format loses.
+    """Write one split or all splits of a data set at `out`; returns lines on what was written and what was lost.
 
-    folder: `out/<split>/<class>/<source index>.png`, read again by the source `folder`. float32 is rounded to 8 bits.
-    npz: the file `out`, read again by the source `npz`: `images`, `labels` and a column for each kind of provenance,
-        which begin with `<split>_` where all splits are written, and `class_names`.
-    constructed: `<name>_ims` and `<name>_lab` in `out`, or in `out/<split>` where all splits are written, with the name
-        of `out`. Each is a list of tensors, images float32 in [0, 1]; read again by the source `constructed`, which
-        takes one such folder for one pool.
+    folder: `out/<split>/<class>/<source index>.png`, for the source `folder`. float32 is rounded to 8 bits.
+    npz: the file `out`, for the source `npz`, with the arrays `images`, `labels`, each column of provenance, and
+        `class_names`. With all splits the names of arrays, except `class_names`, begin with `<split>_`.
+    constructed: `<name>_ims` and `<name>_lab` in `out`, or with all splits in `out/<split>`, where `<name>` is that of
+        `out`. Each is a list of tensors, images float32 in [0, 1]. The source `constructed` reads one such folder as
+        one pool.
 
     Raises:
         UserError: there is no such data set or split, it is damaged, `out` exists and is not an empty folder, or a
             class name cannot be the name of a folder.
-        OSError: as the system says; it names `out`, also where the disk is full, which the system does not.
+        OSError: the system's error, always with the name `out`.
     """
     path = payload_file(Path(reference_or_path), "data.zarr", store, verified=True)
-    found = [name for name in SPLITS if name in splits_of(path)]
+    found = [name for name in SPLITS if name in list_splits(path)]
     if not found:
         raise UserError(f"{path}: has none of the splits {', '.join(SPLITS)}")
     if split is not None and split not in found:
         raise UserError(f"--split: {reference_or_path} has no split {split!r}{suggest(split, found)}")
     chosen = found if split is None else [split]
-    datasets = {name: _dataset(path, name) for name in chosen}
+    datasets = {name: _read_split(path, name) for name in chosen}
     if out.exists() and (form == "npz" or not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: exists already; give another name")
-    with _made(out) as fresh:
+    with _write_beside(out) as fresh:
         match form:
             case "folder":
                 notes = _write_folder(fresh, datasets)
@@ -75,7 +75,7 @@ def export(
     return [f"{out}: {counts}", *notes]
 
 
-def _dataset(path: Path, split: str) -> ImageDataset:
+def _read_split(path: Path, split: str) -> ImageDataset:
     dataset = read_dataset(path, split, in_memory=False)
     if "source_index" not in dataset.provenance:
         raise UserError(f"{path / split / 'source_index'}: there is no such array; every data set has one")
@@ -83,10 +83,10 @@ def _dataset(path: Path, split: str) -> ImageDataset:
 
 
 @contextmanager
-def _made(out: Path) -> Iterator[Path]:
-    """A hidden place that becomes `out` when all is written, and of which nothing is left when something fails."""
+def _write_beside(out: Path) -> Iterator[Path]:
+    """A hidden path that becomes `out` after everything is written, or is removed after an error."""
     place = out.resolve()
-    # An empty folder of the user's stays the same one: a shell may be in it, or a disk be mounted there.
+    # The user's empty folder itself is kept, because a shell may be in it or a disk mounted there.
     given = place.is_dir()
     fresh = (place if given else place.parent) / f".{place.name}.{secrets.token_hex(4)}"
     try:
@@ -115,15 +115,15 @@ def _write_folder(folder: Path, datasets: Mapping[str, ImageDataset]) -> list[st
         notes.append("a folder keeps no order of classes; they are numbered by their sorted names when it is read")
     change = 0.0
     for split, dataset in datasets.items():
-        notes += _refusal("folder", split, class_names, dataset.labels)
+        notes += _warn_of_empty_class("folder", split, class_names, dataset.labels)
         change = max(change, _write_split(folder / split, dataset))
     if any(dataset.images.dtype != np.uint8 for dataset in datasets.values()):
         notes.append(f"images were rounded to 8 bits; the largest change of a pixel is {change:.6f} of 1")
     return notes
 
 
-def _refusal(source: str, split: str, class_names: Sequence[str], labels: NDArray[np.int64]) -> list[str]:
-    """What to say of a split where a class has no image."""
+def _warn_of_empty_class(source: str, split: str, class_names: Sequence[str], labels: NDArray[np.int64]) -> list[str]:
+    """A line on the first class of a split without images, which the source would refuse; none if there is no such."""
     present = set(labels.tolist())
     for number, name in enumerate(class_names):
         if number not in present:
@@ -136,7 +136,7 @@ def _check_folder_names(class_names: tuple[str, ...]) -> None:
         unusable = not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable()
         if unusable or len(name.encode()) > LONGEST_FILE_NAME:
             raise UserError(f"class {name!r}: cannot be the name of a folder; export as npz, or rename with 'merge'")
-    # Some file systems do not tell upper from lower case, or one spelling of an accented letter from the other.
+    # Some file systems ignore case, or the difference between two spellings of an accented letter.
     folded = [unicodedata.normalize("NFC", name.casefold()) for name in class_names]
     for number, name in enumerate(folded):
         if name in folded[:number]:
@@ -144,7 +144,7 @@ def _check_folder_names(class_names: tuple[str, ...]) -> None:
 
 
 def _write_split(folder: Path, dataset: ImageDataset) -> float:
-    """Write the images of one split; the largest change by rounding."""
+    """Write the images of one split; returns the largest change of a pixel by rounding."""
     for name in dataset.class_names:
         (folder / name).mkdir(parents=True)
     names = _file_names(dataset)
@@ -163,7 +163,7 @@ def _write_split(folder: Path, dataset: ImageDataset) -> float:
 
 
 def _file_names(dataset: ImageDataset) -> list[str]:
-    """The source index of each image, or its place in the split where images of several sources share an index."""
+    """The source index of each image, or its row in the split if images of several sources share an index."""
     index = dataset.provenance["source_index"]
     if len(np.unique(index)) < len(index):
         index = np.arange(len(dataset))
@@ -190,14 +190,14 @@ def _write_npz(path: Path, datasets: Mapping[str, ImageDataset], *, pool: bool) 
     return [
         line
         for split, dataset in datasets.items()
-        for line in _refusal("npz", split, dataset.class_names, dataset.labels)
+        for line in _warn_of_empty_class("npz", split, dataset.class_names, dataset.labels)
     ]
 
 
 def _write_array(
     archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], blocks: Iterator[NDArray[Any]]
 ) -> None:
-    """One array in numpy's format, block by block; np.savez would need all of it at once."""
+    """Write one array in numpy's format, block by block; np.savez would need all of it in memory."""
     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_2_0(file, header)
@@ -219,9 +219,9 @@ def _write_constructed(folder: Path, datasets: Mapping[str, ImageDataset], out: 
     if any(dataset.images.dtype == np.uint8 for dataset in datasets.values()):
         notes.append("images became float32, the grey levels divided by 255")
     for split, dataset in datasets.items():
-        # The source knows the classes only from the largest label.
+        # The source counts the classes by the largest label.
         counted = int(dataset.labels.max()) + 1
-        notes += _refusal("constructed", split, dataset.class_names[:counted], dataset.labels)
+        notes += _warn_of_empty_class("constructed", split, dataset.class_names[:counted], dataset.labels)
         if counted < dataset.num_classes:
             notes.append(f"{split}: the source 'constructed' counts {counted} of the {dataset.num_classes} classes")
     return notes
@@ -230,29 +230,29 @@ def _write_constructed(folder: Path, datasets: Mapping[str, ImageDataset], out: 
 def _write_tensors(folder: Path, name: str, dataset: ImageDataset) -> None:
     import torch
 
-    # torch.save takes whole tensors; those of a mapped file need not all be in memory.
+    # torch.save needs whole tensors. Tensors over a mapped file need not all be in memory.
     buffer = folder / f".{name}.buffer"
     with buffer.open("xb") as file:
-        # A mapped file without its bytes on disk would end the process where the disk is full.
+        # On a full disk, writing to a mapped file whose bytes are not allocated would kill the process.
         os.posix_fallocate(file.fileno(), 0, int(np.prod(dataset.images.shape)) * np.dtype(np.float32).itemsize)
     images = np.memmap(buffer, np.float32, "r+", shape=dataset.images.shape)
     blocks = list(dataset.blocks())
     for rows in blocks:
         images[rows[0] : rows[-1] + 1] = dataset.float_images(rows)
-    _save([torch.from_numpy(images[rows[0] : rows[-1] + 1]) for rows in blocks], folder / f"{name}_ims")
-    _save([torch.from_numpy(dataset.labels[rows]) for rows in blocks], folder / f"{name}_lab")
+    _save_tensors([torch.from_numpy(images[rows[0] : rows[-1] + 1]) for rows in blocks], folder / f"{name}_ims")
+    _save_tensors([torch.from_numpy(dataset.labels[rows]) for rows in blocks], folder / f"{name}_lab")
     del images
     buffer.unlink()
 
 
-def _save(tensors: list[Tensor], path: Path) -> None:
+def _save_tensors(tensors: list[Tensor], path: Path) -> None:
     import torch
 
     try:
         with path.open("xb") as file:
             torch.save(tensors, file)
     except RuntimeError as error:
-        # torch says at which line of its own code it failed; what the system said lies behind that.
+        # torch's message names a line of its own code. The system's error is its context.
         if isinstance(error.__context__, OSError | UserError):
             raise error.__context__ from None
         raise OSError(errno.EIO, f"torch could not write it: {' '.join(str(error).split())}", str(path)) from error

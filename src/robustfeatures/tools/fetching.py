@@ -1,4 +1,4 @@
-"""Raw data before it is needed: every download of a study brought and checked, every file of the user's own checked."""
+"""Fetch the raw data of a study: download and check every published file, and check every file of the user's own."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def fetch(study: Path, raw: Path) -> Iterator[str]:
-    """One line for each file that the study in the file `study` reads, once it is there and checked.
+    """Fetch and check each file that the study in the file `study` reads; yields one line per file.
 
-    A source module names what it downloads, into the folder `raw`, by its function `downloads(parameters, raw)`, and
-    the SHA-256 of the user's own files by its function `compute_digest(parameters)`, which checks that a published
-    set is whole where the study does not say by `sha256` which images are meant.
+    The function `downloads(parameters, raw)` of a source module lists its downloads into the folder `raw`. Its function
+    `compute_digest(parameters)` returns the SHA-256 of the user's own files; if the study gives no `sha256`, it also
+    checks that a published set is complete.
 
     Raises:
-        UserError: the study is wrong; or, after everything else was tried, what could not be fetched, does not exist,
-            or is not what the study says.
+        UserError: the study is wrong; or, after all other files were tried, a file could not be fetched, does not
+            exist, or has another SHA-256 than the study says.
     """
     problems: list[str] = []
     for where, check in _checks(study, raw):
@@ -45,7 +45,7 @@ def fetch(study: Path, raw: Path) -> Iterator[str]:
 
 
 def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """What is to be done, each with the file and the field that ask for it."""
+    """The checks to do, each with the file and the field that need it."""
     downloaded: set[Path] = set()
     for where, given in _sources(study):
         data = add_default_path(given, raw)
@@ -54,7 +54,7 @@ def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
         if data.path is not None:
             yield (
                 f"{where}: data.path",
-                partial(_own_files, data, load_attribute(f"{name}:compute_digest"), study, where),
+                partial(_check_own_files, data, load_attribute(f"{name}:compute_digest"), study, where),
             )
         elif hasattr(module, "downloads"):
             fresh = [file for file in module.downloads(data, raw) if file.path not in downloaded]
@@ -65,11 +65,11 @@ def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
             yield f"{where}: data.source", partial(nothing.format, data.source)
         for operation in data.operations:
             if isinstance(operation, KeepListed):
-                yield f"{where}: data.operations: listed.path", partial(_list, operation, where)
+                yield f"{where}: data.operations: listed.path", partial(_check_list, operation, where)
 
 
 def _sources(study: Path) -> Iterator[tuple[str, Data]]:
-    """Every data set that is read, after the way to its field "data" through the study."""
+    """Every data set that the study reads, with the path to its field in the study file."""
     for name, data in read_study(study).all_data().items():
         outer = str(study) if name == "data" else f"{study}: {name}"
         for place, given in enumerate(data.iterate_sources()):
@@ -81,19 +81,19 @@ def _download(source: str, file: Download) -> str:
     return f"{source}: {file.path}: {file.path.stat().st_size} bytes, {file.checksum} as published"
 
 
-def _own_files(data: Data, compute_digest: Callable[[Data], str], study: Path, where: str) -> str:
+def _check_own_files(data: Data, compute_digest: Callable[[Data], str], study: Path, where: str) -> str:
     try:
         found = compute_digest(data)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
     if data.sha256 is not None:
-        return f"{data.source}: {data.path}: " + _compared(found, data.sha256, f"{where}: data.sha256: {data.path}")
+        return f"{data.source}: {data.path}: " + _compare(found, data.sha256, f"{where}: data.sha256: {data.path}")
     if find_source(data.source).user_folder is not None:
         return f"{data.source}: {data.path}: complete, SHA-256 {found}"
     return f"{data.source}: {data.path}: write beside this path in {study}: sha256: {found}"
 
 
-def _list(operation: KeepListed, where: str) -> str:
+def _check_list(operation: KeepListed, where: str) -> str:
     path = Path(operation.path)
     if not path.is_file():
         raise UserError(f"{where}: data.operations: listed.path: {path} does not exist")
@@ -101,10 +101,10 @@ def _list(operation: KeepListed, where: str) -> str:
     if operation.sha256 is None:
         return f"listed: {path}: write beside this path in {where}: sha256: {found}"
     field = f"{where}: data.operations: listed.sha256: {path}"
-    return f"listed: {path}: {path.stat().st_size} bytes, " + _compared(found, operation.sha256, field)
+    return f"listed: {path}: {path.stat().st_size} bytes, " + _compare(found, operation.sha256, field)
 
 
-def _compared(found: str, expected: str, where: str) -> str:
+def _compare(found: str, expected: str, where: str) -> str:
     if found != expected:
         raise UserError(f"{where} has the SHA-256 {found}, not {expected}; is it damaged, or another one?")
     return f"SHA-256 {found} as in the study"

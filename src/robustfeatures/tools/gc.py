@@ -1,4 +1,4 @@
-"""What a store holds that is of no more use."""
+"""The payloads and leftovers of a store that no study needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[s
     """The keys of the payloads that no recipe of the plans refers to, be it by an acceptance.
 
     Raises:
-        UserError: a planned artifact was not built yet, so that what it will find in the store is not known.
+        UserError: a planned artifact is not built yet, so the keys that it will need are unknown.
     """
     kept = set()
     for plan in plans:
@@ -27,11 +27,10 @@ def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[s
 
 
 def leftovers(store: Store, *, unfinished: bool) -> list[Path]:
-    """What is of no more use: work that a killed job left of payloads that were published or removed, and acceptances
-    all of whose payloads are gone.
+    """Work that killed jobs left behind of published or removed payloads, and acceptances without any payload.
 
-    With `unfinished` also checkpoints and blocks that another run would go on from and no job is at, and what
-    `verify --repair` moved aside.
+    With `unfinished` also checkpoints and blocks that no running job uses and another run would continue from, and
+    everything that `verify --repair` moved aside.
     """
     found = store.empty_acceptances()
     for folder in sorted(store.root.glob(".partial/*/")):

@@ -1,4 +1,4 @@
-"""Artifacts as Python objects, from a reference or from a path inside a store."""
+"""Open artifacts as Python objects, from a reference or from a path inside a store."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ DEFAULT_STORE = "store"
 
 
 def payload_file(path: Path, name: str, store: str | Path | None, *, verified: bool = False) -> Path:
-    """The file or folder `name` of the payload that a reference, a payload folder or a path to it stands for.
+    """The file or folder `name` of a payload, from a reference, the payload's folder or the path itself.
 
-    `verified`: what a reference stands for is hashed first. A path alone does not say what its bytes should be.
+    With `verified` the file of a reference is hashed first. A path alone has no SHA-256 to compare with.
 
     Raises:
         UserError: there is no such reference or payload, or it is damaged.
@@ -32,7 +32,7 @@ def payload_file(path: Path, name: str, store: str | Path | None, *, verified: b
             raise UserError(f"{payload}: there is no such file")
         return payload
     reference = read_reference(path)
-    # results/artifacts/<stage>/<label>-<digest>.json lies beside results/store unless config.yaml says otherwise.
+    # By default results/store is beside results/artifacts/<stage>/<label>-<digest>.json.
     root = Path(store) if store is not None else path.resolve().parents[2] / DEFAULT_STORE
     payload = Store(root).payload(reference["key"])
     if not payload.exists():
@@ -51,8 +51,8 @@ def open_dataset(
     """One split of an original or a derived data set: images, labels and provenance as arrays; `.to_torch()` wraps it.
 
     `reference_or_path` is a reference (`results/artifacts/derived/...json`), a payload folder or a `data.zarr`.
-    `store` is only needed where a reference's store is not `store` beside its `artifacts` folder. Without `in_memory`
-    `.images` reads the rows it is indexed with, so that sets larger than memory can be used.
+    `store` is only needed if a reference's store is not the folder `store` beside its `artifacts` folder. Without
+    `in_memory`, `.images` reads the rows it is indexed with from disk, for sets larger than memory.
 
     Raises:
         UserError: there is no such reference, payload or split.
@@ -75,9 +75,9 @@ def load_model(
 ) -> Network:
     """A trained network in eval mode, from a reference, a payload folder, a `model.safetensors` or a torch file.
 
-    Only a torch file (.pt, .pth, .ckpt) of weights trained elsewhere does not say what it holds: `architecture` (a
-    registered name), `num_classes`, `image_shape` (C, H, W) and, where they are not the usual ones, `width`, `mean` and
-    `std` do; see `robustfeatures.models.foreign.load_foreign`.
+    A torch file (.pt, .pth, .ckpt) of weights trained elsewhere needs `architecture` (a registered name),
+    `num_classes`, `image_shape` (C, H, W) and, if they are not the default ones, `width`, `mean` and `std`; see
+    `robustfeatures.models.foreign.load_foreign`. All other files contain this description.
 
     Raises:
         UserError: there is no such reference or payload, the file is damaged, or it holds the weights of another

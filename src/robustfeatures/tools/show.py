@@ -1,4 +1,4 @@
-"""One artifact in human terms."""
+"""Describe one artifact for people."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
-from robustfeatures.pipeline.plan.identity import differences, flat
+from robustfeatures.pipeline.plan.identity import differences, flatten
 from robustfeatures.pipeline.report.building import attack_names
 from robustfeatures.pipeline.store.references import read_reference
 from robustfeatures.pipeline.store.store import Store
 
 
 def show(path: Path, store: Store) -> Iterator[str]:
-    """One artifact in human terms: what it is, its settings, numbers, cost, and where it lies."""
+    """Lines on one artifact: its stage, settings, inputs, numbers, cost and folder."""
     if (files := files_of_view(path)) is not None:
         yield f"{path.stem}: stage {path.parent.name}"
         yield from (f"  {name}" for name in files)
@@ -27,7 +27,7 @@ def show(path: Path, store: Store) -> Iterator[str]:
     built, recipe = reference["built"], reference["recipe"]
     yield f"{reference['label']}: stage {reference['stage']}, content {reference['content']}"
     yield "settings"
-    yield from (f"  {name}: {value}" for name, value in flat(recipe["parameters"]))
+    yield from (f"  {name}: {value}" for name, value in flatten(recipe["parameters"]))
     yield "made from"
     yield from (f"  {role}: {artifact}" for role, artifact in recipe["inputs"].items())
     folder = store.payload(reference["key"])
@@ -69,7 +69,7 @@ def files_of_view(path: Path) -> list[str] | None:
 
 
 def needs_of_view(path: Path) -> list[str]:
-    """The artifacts behind a table, figure, claims file or page, each once."""
+    """The artifacts that a table, figure, claims file or page builds on, each once."""
     parts = read_json(path)["recipe"]["parts"]
     return list(dict.fromkeys(need["artifact"] for part in parts for need in part["needs"]))
 
@@ -92,5 +92,5 @@ def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _under(attacks: int, names: Sequence[str]) -> str:
-    """The last attack that has run, of the first so many of `names`; nothing where all have run, or none."""
+    """The last of the `attacks` that have run; empty if none or all of `names` have run."""
     return f", {names[attacks - 1]} and what ran before it" if 0 < attacks < len(names) else ""

@@ -1,4 +1,4 @@
-"""What a study still lacks, what is running, and how much of a run was computing."""
+"""The state of a study: missing artifacts, running jobs, and the share of a run's time spent computing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from robustfeatures.pipeline.store.store import Store
 
 
 def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
-    """What a study still lacks, what is running, how far it is, and the time left."""
+    """Lines on the missing artifacts of a study, and on the running jobs with their progress and the time left."""
     results = artifacts.root.parent
-    missing = [name for name in plan.recipes if not _is_there(artifacts.reference(name), store)]
+    missing = [name for name in plan.recipes if not _is_built(artifacts.reference(name), store)]
     missing += [
         view.artifact
         for view in plan.views
@@ -36,12 +36,12 @@ def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
             )
 
 
-def _is_there(reference: Path, store: Store) -> bool:
+def _is_built(reference: Path, store: Store) -> bool:
     return reference.exists() and store.manifest(read_reference(reference)["key"]) is not None
 
 
 def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int) -> str:
-    """One line: how much of the core seconds of a run went into training, attack or evaluation."""
+    """One line with the share of a run's core seconds that was spent in training, attack or evaluation."""
     built = [
         read_reference(artifacts.reference(name))["built"]
         for name in plan.recipes

@@ -1,4 +1,4 @@
-"""Whether every byte of a store is as it was published."""
+"""Check that every byte of a store is as it was published."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from robustfeatures.pipeline.store.store import Store
 
 
 def verify(store: Store, *, repair: bool = False) -> Iterator[str]:
-    """Rehash every file of the store; one line per damaged, missing or unexpected file and per damaged acceptance.
+    """Hash every file of the store; one line per damaged, missing or unexpected file and per damaged acceptance.
 
-    With `repair` one more line per damaged payload or acceptance, which says where it was moved: payloads will be made
-    anew.
+    With `repair` each damaged payload or acceptance is moved aside, and one more line says where it is. Payloads will
+    be made again.
 
     Raises:
         UserError: there is no such store.

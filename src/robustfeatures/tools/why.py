@@ -1,4 +1,4 @@
-"""Why an artifact is as it is: the recipes behind it, and what changed since it was built before."""
+"""Explain an artifact: the recipes that it builds on, and the changes since its last build."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from robustfeatures.tools.show import accepted_lines, files_of_view, needs_of_vi
 
 
 def why(path: Path) -> Iterator[str]:
-    """The recipes behind an artifact, and what differs from the newest earlier build of the same label.
+    """The recipes that an artifact builds on, and its differences from the newest earlier build of the same label.
 
-    Of a table, figure, claims file or page only the last build is kept, so that nothing is compared.
+    Nothing is compared for a table, figure, claims file or page, because only its last build is kept.
     """
     artifacts, artifact = Artifacts.of(path)
     if files_of_view(path) is not None:

@@ -67,7 +67,7 @@ class Checkpoints(Protocol):
         """The state that was saved last, on `device`; None where there is none."""
         ...
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether it is time to save; asked after every step."""
         ...
 
@@ -141,7 +141,7 @@ def train(
                     for name, value in values.items()
                 ]
         position = Position(epoch + 1, history=position.history)
-        if checkpoints and checkpoints.due():
+        if checkpoints and checkpoints.is_due():
             checkpoints.save(_state(network, optimiser, position))
     network.eval()
     _check_weights(network)
@@ -185,7 +185,7 @@ class _Run:
             total += self._step(shown, labels, learning_rate) * len(rows)
             position.step += 1
             self.progress(position.epoch * count + min(position.step * size, count), self.settings.epochs * count)
-            due = self.checkpoints is not None and self.checkpoints.due()
+            due = self.checkpoints is not None and self.checkpoints.is_due()
             if position.step < steps and (due or position.step % LOOK_EVERY == 0):
                 position.total = _finite(total, position.epoch, position.step)
                 if self.checkpoints and due:

@@ -27,7 +27,7 @@ from robustfeatures.experiments.shared.plots import (
 from robustfeatures.experiments.shared.plots.images import CELL, LONGEST_LABEL
 from robustfeatures.experiments.shared.plots.samples import choose_magnification
 from robustfeatures.experiments.shared.plots.style import DPI, WIDEST
-from robustfeatures.pipeline.report.views.figure import drawn
+from robustfeatures.pipeline.report.views.figure import render_figure
 from tests.experiments.shared.test_claims import results
 
 rng = np.random.default_rng(0)
@@ -232,7 +232,7 @@ def bars() -> Figure:
 
 
 def test_the_same_figure_has_the_same_bytes() -> None:
-    assert drawn(bars(), ["a warning"]) == drawn(bars(), ["a warning"])
+    assert render_figure(bars(), ["a warning"]) == render_figure(bars(), ["a warning"])
 
 
 def test_many_panels_stand_in_even_rows() -> None:
@@ -245,7 +245,7 @@ def test_many_panels_stand_in_even_rows() -> None:
 
 def test_a_warning_stands_in_the_figure() -> None:
     figure = bars()
-    contents = drawn(figure, ["white-box attacks are weaker than black-box ones"])
+    contents = render_figure(figure, ["white-box attacks are weaker than black-box ones"])
     assert "Warning: white-box attacks" in figure.texts[-1].get_text()
     height = int.from_bytes(contents[".png"][20:24], "big")
     assert height > figure.get_figheight() * DPI

@@ -1,4 +1,4 @@
-"""Digests: what changes them, what does not, and that they cover all the code that runs."""
+"""Digests: which changes they detect, which they ignore, and that they cover all the code that runs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_every_parameter_enters_the_digest() -> None:
 
 
 def chain(recipe: Recipe) -> list[Recipe]:
-    """A recipe and all it builds on, inputs first."""
+    """A recipe and all recipes that it builds on, inputs first."""
     found: dict[str, Recipe] = {}
     recipe.collect(found)
     return list(found.values())
@@ -142,7 +142,7 @@ def test_a_derived_set_depends_on_its_own_method_alone(plan: Plan) -> None:
 
 
 def makes_numbers(module: str, folder: Path) -> bool:
-    """Whether a module that a job loads is science: not what plans, keeps and says, no parameters, no names."""
+    """Whether a module that a job loads is science with code: no pipeline, messages, settings or registry."""
     parts = module.split(".")
     is_package = folder.joinpath(*parts, "__init__.py").exists()
     says = parts[1:2] and parts[1] in ("cli", "__main__", "errors", "files", "pipeline", "experiments")
@@ -151,18 +151,18 @@ def makes_numbers(module: str, folder: Path) -> bool:
 
 @pytest.mark.parametrize("stage", ["data", "model", "derived", "evaluation"])
 def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspace, stage: str) -> None:
-    """Builds one artifact of each stage, and compares the modules it loaded with those that were digested."""
+    """Build one artifact of each stage, and compare the loaded modules with those in the digest."""
     workspace.snakemake("-n")
     plan = unfold(Config(study="smoke"), STUDIES)
     target = [name for name, recipe in plan.recipes.items() if recipe.stage.name == stage][-1]
     code_ = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from robustfeatures.pipeline.run.job import Surroundings, build\n"
+        "from robustfeatures.pipeline.run.job import Environment, build\n"
         "from robustfeatures.pipeline.store.store import Store\n"
         "for name in sys.argv[1:]:\n"
         "    reference = Path('results/artifacts') / (name + '.json')\n"
-        "    build(reference, Surroundings(Store(Path('results/store')), Path('results/raw'), 'cpu', 1))\n"
+        "    build(reference, Environment(Store(Path('results/store')), Path('results/raw'), 'cpu', 1))\n"
         "print(*(m for m in sys.modules if m.startswith('robustfeatures')))\n"
     )
     built = [recipe.name for recipe in chain(plan.recipes[target])]
@@ -179,8 +179,8 @@ def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspa
     loaded = {module for module in done.stdout.split() if makes_numbers(module, workspace.folder / "src")}
     covered = reach(plan.recipes[target].code_entries).modules.keys()
     reading = {"robustfeatures.models.creation", "robustfeatures.models.weights"}
-    # Planning needs the package `models`, which re-exports the one; jobs that write a network could read one too, and
-    # those that write a data set could read it.
+    # Planning imports the package `models`, which re-exports the first. Jobs that save a network import the second, and
+    # jobs that save a data set import the module that also reads it.
     assert loaded - covered <= reading | ({"robustfeatures.data.dataset"} if stage == "data" else set())
     if stage in ("derived", "evaluation"):
         assert reading <= covered

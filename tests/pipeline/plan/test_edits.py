@@ -1,4 +1,4 @@
-"""Edits of the code, and how many recipes and views of `digits-full` each makes anew.
+"""Edits of the code, and how many recipes and views of `digits-full` each of them changes.
 
 Each is made to a copy of the package: a function is found by its name, and its tree is changed. What it ought to change
 is told from the parameters of the recipes alone.
@@ -17,7 +17,7 @@ import pytest
 
 from robustfeatures.pipeline.plan import identity, reach
 from robustfeatures.pipeline.plan import view as views
-from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.config import Config
@@ -28,12 +28,12 @@ Change = Callable[[ast.AST], object]
 
 @dataclass(frozen=True)
 class Tree:
-    """A copy of the package, and the recipes and views of `digits-full` that follow from it as it is now."""
+    """A copy of the package, which tests edit, and the plan of `digits-full` with its code."""
 
     root: Path
 
     def planned(self) -> Plan:
-        identity.forget()
+        identity.clear_caches()
         return unfold(Config(study="digits-full"), REPOSITORY / "workflow" / "studies")
 
     def edit(self, name: str, change: Change) -> None:
@@ -61,17 +61,17 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
     monkeypatch.setattr(views, "PAGE", root / views.PAGE.relative_to(reach.ROOT))
     monkeypatch.setattr(reach, "ROOT", root)
     yield Tree(root)
-    identity.forget()
+    identity.clear_caches()
 
 
 @pytest.fixture(scope="module")
 def before() -> Plan:
-    identity.forget()
+    identity.clear_caches()
     return unfold(Config(study="digits-full"), REPOSITORY / "workflow" / "studies")
 
 
 def reworded(node: ast.AST) -> None:
-    """Another wording of each error that is raised in a function, and of each text in what only says something."""
+    """Change the wording of each error that a function raises, and of each text in functions that only make text."""
     raised = [inner for inner in ast.walk(node) if isinstance(inner, ast.Raise)]
     for one in raised or [node]:
         for text in ast.walk(one):
@@ -80,42 +80,42 @@ def reworded(node: ast.AST) -> None:
 
 
 def logged(node: ast.AST) -> None:
-    """One more line in the log, for each function, and another text in those that are there."""
+    """Add a log line to each function, and change the text of the existing ones."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.FunctionDef):
             inner.body += ast.parse('log.info("one more line")').body
 
 
 def counted(node: ast.AST) -> None:
-    """One more statement in each function."""
+    """Add a statement to each function."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.FunctionDef):
             inner.body.insert(0, ast.parse("more = 1 + 1").body[0])
 
 
 def scaled(node: ast.AST) -> None:
-    """What a function returns, times 1."""
+    """Multiply the return value of a function by 1."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Return) and inner.value is not None:
             inner.value = ast.BinOp(inner.value, ast.Mult(), ast.Constant(1.0))
 
 
 def longer_loops(node: ast.AST) -> None:
-    """One more statement in each loop."""
+    """Add a statement to each loop."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.For):
             inner.body += ast.parse("more = 1 + 1").body
 
 
 def turned(node: ast.AST) -> None:
-    """True where there was False, and False where there was True."""
+    """Swap True and False."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Constant) and isinstance(inner.value, bool):
             inner.value = not inner.value
 
 
 def changed(before: Plan, after: Plan) -> set[str]:
-    """The names that those recipes had before which are other ones now."""
+    """The recipes of `before`, by name, that are not in `after`."""
     assert len(before.recipes) == len(after.recipes)
     pairs = list(zip(before.recipes.items(), after.recipes.values(), strict=True))
     assert all(old.label == new.label for (_, old), new in pairs)
@@ -127,7 +127,7 @@ def changed_views(before: Plan, after: Plan) -> list[str]:
 
 
 def with_those_below(plan: Plan, chosen: Callable[[Recipe], bool]) -> set[str]:
-    """The recipes that are chosen, and all that build on them, however far."""
+    """The chosen recipes and all recipes that build on them, directly or indirectly."""
     found: set[str] = set()
     for name, recipe in plan.recipes.items():
         if chosen(recipe) or any(below.name in found for below in recipe.inputs.values()):
@@ -136,7 +136,7 @@ def with_those_below(plan: Plan, chosen: Callable[[Recipe], bool]) -> set[str]:
 
 
 def values(parameters: Any, field: str) -> Iterator[Any]:
-    """What a field holds at any depth of parameters."""
+    """All values of a field, at any depth of the parameters."""
     if isinstance(parameters, dict):
         for name, value in parameters.items():
             if name == field:
@@ -148,7 +148,7 @@ def values(parameters: Any, field: str) -> Iterator[Any]:
 
 
 def has(recipe: Recipe, field: str, *wanted: object) -> bool:
-    return any(value in wanted for value in values(plain(recipe.parameters), field))
+    return any(value in wanted for value in values(to_json(recipe.parameters), field))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def measures(recipe: Recipe, *modules: str) -> bool:
 
 
 def attacks_while_training(recipe: Recipe) -> bool:
-    parameters = plain(recipe.parameters)
+    parameters = to_json(recipe.parameters)
     attacks = (*values(parameters, "adversary"), *values(parameters, "attack"))
     return recipe.stage.name == "model" and any(attacks)
 
@@ -202,7 +202,7 @@ def computes_with_torch(recipe: Recipe) -> bool:
     return recipe.stage.name != "data" and not measures(recipe, *WITHOUT_TORCH)
 
 
-# What fits with scikit-learn.
+# Modules that fit with scikit-learn.
 FITTED = ("measurements.linear_solutions", "theory.robustness_at_odds", "theory.ignored_feature")
 
 
@@ -213,7 +213,7 @@ FITTED = ("measurements.linear_solutions", "theory.robustness_at_odds", "theory.
         (
             "l2.step",
             scaled,
-            # The norm of two sides is always that one.
+            # two_sides always attacks in L2.
             lambda recipe: has(recipe, "norm", "l2") or inverts(recipe) or measures(recipe, "measurements.two_sides"),
         ),
         ("linf.step", scaled, lambda recipe: has(recipe, "norm", "linf")),

@@ -1,4 +1,4 @@
-"""What jobs ask for, beside what networks and data sets really are."""
+"""Estimates of jobs, compared with the true operations of networks and sizes of data sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from robustfeatures.models.registry import NETWORKS
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.estimates import estimate, forward_operations
 from robustfeatures.pipeline.plan.plan import unfold
-from robustfeatures.pipeline.plan.tasks import tasks_of
+from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.study.config import Config
 from tests.conftest import REPOSITORY
 
@@ -54,14 +54,14 @@ def test_a_study_of_large_images_asks_for_more() -> None:
     asked = {}
     for study in ("digits", "not-bugs-cifar10", "not-bugs-restricted-imagenet"):
         config = Config(study=study, device="cuda")
-        tasks = tasks_of(unfold(config, STUDIES), config, gpus=1)
+        tasks = make_tasks(unfold(config, STUDIES), config, gpus=1)
         models = [task for task in tasks if task.name.startswith("model/")]
         assert {task.gpu for task in models} == {1}
         assert {task.gpu for task in tasks if task.name.startswith("data/")} == {0}
         asked[study] = (max(task.minutes for task in models), max(task.memory_mb for task in models))
     digits, cifar10, imagenet = asked.values()
     assert digits < cifar10 < imagenet
-    # Minutes for small digits; for the papers' networks hours, but no more than clusters allow.
+    # Small digits take minutes. The papers' networks take hours, but no more than clusters allow.
     assert digits[0] < 60
     assert 60 < cifar10[0] < 3 * 24 * 60
 
@@ -70,13 +70,13 @@ def test_parts_share_the_time() -> None:
     whole = Config(study="not-bugs-cifar10")
     shared = Config(study="not-bugs-cifar10", derived_parts=4, evaluation_parts=2)
     plan = unfold(whole, STUDIES)
-    one = {task.name: task for task in tasks_of(plan, whole, 1)}
-    four = {task.name: task for task in tasks_of(plan, shared, 1)}
+    one = {task.name: task for task in make_tasks(plan, whole, 1)}
+    four = {task.name: task for task in make_tasks(plan, shared, 1)}
     assert one.keys() == four.keys()
     for name, task in one.items():
         parts = {"derived": 4, "evaluation": 2}.get(Path(name).parent.name, 1)
         assert four[name].parts == parts
-        # What each part has to read and to start is not divided.
+        # The time to start and to read is not divided.
         assert task.minutes / parts <= four[name].minutes <= task.minutes
         estimated = estimate(plan.recipes[name])
         shared_seconds = estimated.seconds(gpu=True, threads=1, parts=parts)
@@ -84,15 +84,15 @@ def test_parts_share_the_time() -> None:
 
 
 def longest(folder: Path, name: str, changes: dict[str, Any]) -> int:
-    """The minutes that the longest job of the CIFAR-10 study asks for, with other data."""
+    """The minutes of the longest job of the CIFAR-10 study with other data."""
     study = {**yaml.safe_load((STUDIES / "not-bugs-cifar10-fast.yaml").read_text()), **changes}
     (folder / f"{name}.yaml").write_text(yaml.safe_dump({**study, "experiments": {"A1": {}}}))
     config = Config(study=name, device="cuda", seeds_per_job=1)
-    return max(task.minutes for task in tasks_of(unfold(config, folder), config, gpus=1))
+    return max(task.minutes for task in make_tasks(unfold(config, folder), config, gpus=1))
 
 
 def test_900_small_images_ask_for_minutes(tmp_path: Path) -> None:
-    """An image folder and an `.npz` file are counted, so that they ask for what a published set of that size would."""
+    """Image folders and `.npz` files are counted, so that the estimate is that of a published set of their size."""
     pixels = np.random.default_rng(0).integers(0, 256, (900, 32, 32, 3), np.uint8)
     for number, image in enumerate(pixels):
         path = tmp_path / "photographs" / str(number % 3) / f"{number}.png"
@@ -104,7 +104,7 @@ def test_900_small_images_ask_for_minutes(tmp_path: Path) -> None:
     folder = longest(tmp_path, "folder", {"data": {"source": "folder", "path": str(tmp_path / "photographs"), **own}})
     npz = longest(tmp_path, "npz", {"data": {"source": "npz", "path": str(tmp_path / "photographs.npz"), **own}})
     assert folder == npz < 15
-    # 60 000 images of the same size, by contrast.
+    # 60 000 images of the same size, for comparison.
     assert longest(tmp_path, "cifar10", {"data": {"source": "cifar10", "validation": 0.1}}) > 60
 
 

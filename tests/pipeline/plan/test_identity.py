@@ -1,4 +1,4 @@
-"""The identity of a result: which parameters count, which libraries, and that digest, key and `why` share it."""
+"""The identity of a result: its parameters, its libraries, and that digest, key and `why` all use it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from annotated_types import MinLen
 
 from robustfeatures.data.settings import Data, KeepClasses, KeepListed
 from robustfeatures.pipeline.plan import identity
-from robustfeatures.pipeline.plan.canonical import digest, plain
-from robustfeatures.pipeline.plan.identity import differences, identity_digest, norm_entries, science, that_matter
+from robustfeatures.pipeline.plan.canonical import digest, to_json
+from robustfeatures.pipeline.plan.identity import (
+    differences,
+    drop_unset,
+    identify_science,
+    identity_digest,
+    norm_entries,
+)
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
@@ -33,24 +39,24 @@ def plan() -> Plan:
 
 def test_what_is_off_is_left_out() -> None:
     off: dict[str, Any] = {"a": None, "b": False, "c": [], "d": {}}
-    assert that_matter(off) == {}
-    assert that_matter({"inside": off, "list": [off, None]}) == {"inside": {}, "list": [{}, None]}
+    assert drop_unset(off) == {}
+    assert drop_unset({"inside": off, "list": [off, None]}) == {"inside": {}, "list": [{}, None]}
     on = {"zero": 0, "nought": 0.0, "true": True, "empty": "", "list": [0]}
-    assert that_matter({**on, **off}) == on
+    assert drop_unset({**on, **off}) == on
 
 
 def test_the_place_of_a_file_is_left_out_where_its_content_is_known() -> None:
     listed = KeepListed(kind="listed", path="here.txt", sha256="1" * 64)
     data = Data(source="folder", path="photographs", sha256="0" * 64, operations=(listed,))
-    found = that_matter(plain(data))
+    found = drop_unset(to_json(data))
     assert found["sha256"] == "0" * 64
     assert "path" not in found
     assert "path" not in found["operations"][0]
-    assert that_matter(plain(dataclasses.replace(data, sha256=None)))["path"] == "photographs"
+    assert drop_unset(to_json(dataclasses.replace(data, sha256=None)))["path"] == "photographs"
 
 
 def dataclasses_in(kind: Any, seen: set[type]) -> Iterator[type]:
-    """All dataclasses in a type, themselves and those of their fields."""
+    """All dataclasses in a type, at any depth of their fields."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind not in seen:
         seen.add(kind)
         yield kind
@@ -76,7 +82,7 @@ def ways_to_be_off(hint: Any) -> set[str]:
 
 
 def test_no_field_is_off_in_two_ways() -> None:
-    """Otherwise two recipes that differ would have one digest."""
+    """Otherwise two different recipes could have the same digest."""
     kinds = [kind for stage in STAGES.values() for kind in dataclasses_in(stage.parameters, set())]
     assert len(kinds) > 20
     for kind in kinds:
@@ -92,9 +98,9 @@ def test_a_new_option_that_is_off_changes_no_digest(plan: Plan, monkeypatch: pyt
     for value, changes in ((False, False), (None, False), ((), False), (True, True)):
 
         def parameters(recipe: Recipe, value: object = value) -> Any:
-            return {**plain(recipe.parameters), "new": plain(value)}
+            return {**to_json(recipe.parameters), "new": to_json(value)}
 
-        monkeypatch.setattr(Recipe, "plain_parameters", property(parameters))
+        monkeypatch.setattr(Recipe, "json_parameters", property(parameters))
         after = [recipe.digest for recipe in unfold(Config(study="smoke"), STUDIES).recipes.values()]
         assert [one != other for one, other in zip(before, after, strict=True)] == [changes] * len(before)
 
@@ -111,7 +117,7 @@ def test_digest_and_key_are_made_of_one_identity(plan: Plan) -> None:
 
 
 def test_libraries_are_told_by_their_distributions_with_major_and_minor() -> None:
-    found = science(("robustfeatures.data.digits",))["libraries"]
+    found = identify_science(("robustfeatures.data.digits",))["libraries"]
     assert found["scikit-learn"] == ".".join(version("scikit-learn").split(".")[:2])
     assert "sklearn" not in found
 
@@ -121,12 +127,12 @@ def test_another_version_of_a_library_is_another_identity(plan: Plan, monkeypatc
     before = data.identity
     versions = {"2.2.3": False, "2.2.4": False, "2.3.0": True}
     for installed, changes in versions.items():
-        identity.forget()
+        identity.clear_caches()
         monkeypatch.setattr(identity, "version", lambda name, installed=installed: installed)
-        libraries = science(data.code_entries)["libraries"]
+        libraries = identify_science(data.code_entries)["libraries"]
         assert set(libraries.values()) == {installed.rpartition(".")[0]}
         assert (libraries != dict.fromkeys(before["libraries"], "2.2")) == changes
-    identity.forget()
+    identity.clear_caches()
 
 
 def test_norms_are_reached_by_those_that_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +140,7 @@ def test_norms_are_reached_by_those_that_name_them(monkeypatch: pytest.MonkeyPat
     adversary = {"norm": "l2", "eps": 0.5}
     parameters = {"training": {"adversary": adversary}, "probes": [{"attack": {"norm": "linf"}}], "norm": None}
     assert sorted(norm_entries(parameters)) == ["robustfeatures.attacks.l2", "robustfeatures.attacks.linf"]
-    # A class of images may be called so.
+    # A class of images may have this name.
     assert list(norm_entries({"mapping": {"norm": "a class"}, "groups": {"norm": ["a", "b"]}})) == []
 
 

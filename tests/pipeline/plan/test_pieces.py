@@ -1,4 +1,4 @@
-"""Named pieces: what a study names beside its own data and network, and what it may leave out."""
+"""Named pieces of a study: other data sets, networks and trainings, and fields that may be missing."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_data_are_narrowed_after_their_own_operations(study: Study) -> None:
     fewer, fewest = (Subset(kind="subset", split="train", samples=samples) for samples in (100, 10))
     half = Data(source="digits", test=0.5, operations=(fewer,))
     pieces = Pieces(replace(study, other_data={"half": half}))
-    assert pieces.narrowed("few", [fewest], data="half").parameters == replace(half, operations=(fewer, fewest))
-    assert pieces.narrowed("few", [fewest]).digest != pieces.data().digest
+    assert pieces.data_with("few", [fewest], data="half").parameters == replace(half, operations=(fewer, fewest))
+    assert pieces.data_with("few", [fewest]).digest != pieces.data().digest
 
 
 def test_an_evaluation_in_another_norm(study: Study) -> None:

@@ -1,4 +1,4 @@
-"""What code a result depends on: which modules its entries reach, and what of their syntax counts."""
+"""The code that a result depends on: the modules that its entries reach, and the part of their syntax that counts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from textwrap import dedent
 import pytest
 
 from robustfeatures.pipeline.plan import identity, reach
-from robustfeatures.pipeline.plan.identity import science
-from robustfeatures.pipeline.plan.syntax import essence
+from robustfeatures.pipeline.plan.identity import identify_science
+from robustfeatures.pipeline.plan.syntax import strip_wording
 
 STAGE = '''
 """Doc."""
@@ -53,13 +53,13 @@ FILES = {
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A small package in the place of this one."""
+    """A small package that replaces this one."""
     folder = tmp_path / "robustfeatures"
     write(folder, FILES)
     monkeypatch.setattr(reach, "ROOT", folder)
-    identity.forget()
+    identity.clear_caches()
     yield folder
-    identity.forget()
+    identity.clear_caches()
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
@@ -70,16 +70,16 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def code() -> str:
-    """The digest of the small package's stage as its files are now."""
-    identity.forget()
-    found: str = science(("robustfeatures.stage:f",))["code"]
+    """The digest of the small package's stage with its current files."""
+    identity.clear_caches()
+    found: str = identify_science(("robustfeatures.stage:f",))["code"]
     return found
 
 
 def reached(*lines: str) -> set[str]:
-    """The modules that a module of these lines reaches beside itself, named below the package."""
+    """The modules, without the package's name, that a module with these lines reaches."""
     (reach.ROOT / "stage.py").write_text("\n".join(lines))
-    identity.forget()
+    identity.clear_caches()
     modules = reach.reach(["robustfeatures.stage"]).modules
     return {module.removeprefix("robustfeatures.") for module in modules} - {"stage"}
 
@@ -153,7 +153,7 @@ def test_what_is_reached() -> None:
     assert reached("from .package import exported") == {"package.defining"}
     assert reached("from robustfeatures.package import aside") == {"package.aside"}
     assert reached("import robustfeatures.package") == {"package.aside", "package.defining"}
-    # Chosen by a recipe, which names the module.
+    # A recipe chooses these by the module's name.
     assert reached("from importlib import import_module", "import_module('robustfeatures.other').y") == set()
     assert reached("from robustfeatures.package.registry import NAMES", "import_module(NAMES['a'])") == set()
     assert reached("from robustfeatures.package.settings import DEFAULT") == set()
@@ -174,7 +174,7 @@ def test_a_name_that_no_module_defines_is_told() -> None:
 
 @pytest.mark.usefixtures("package")
 def test_libraries_are_those_that_the_reached_modules_import() -> None:
-    identity.forget()
+    identity.clear_caches()
     assert reach.reach(["robustfeatures.stage"]).libraries == {"numpy", "sklearn"}
     reached("import os", "from robustfeatures.package import aside", "def f():", "    import_module('pandas')")
     assert reach.reach(["robustfeatures.stage"]).libraries == {"scipy", "pandas"}
@@ -205,11 +205,11 @@ def test_whatever_uses_torch_depends_on_the_settings_of_torch(package: Path) -> 
     ],
 )
 def test_the_essence_of_a_module(source: str, left: str) -> None:
-    assert ast.unparse(essence(ast.parse(dedent(source)))) == left
+    assert ast.unparse(strip_wording(ast.parse(dedent(source)))) == left
 
 
 def test_the_packages_of_science_define_nothing() -> None:
-    """What an `__init__` defines is in no digest: only docstrings, imports and the places of names may stand there."""
+    """No `__init__` is in a digest, so it may only have a docstring, imports and tables of names."""
     for path in reach.ROOT.rglob("__init__.py"):
         for node in ast.parse(path.read_text()).body:
             match node:

@@ -1,4 +1,4 @@
-"""How many images planning takes a data set to have, beside those that the same study then reads."""
+"""The number of images that planning counts, compared with the images that the study then reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARES = {"test": 0.2, "validation": 0.15}
 
 
 def photographs(folder: Path, counts: Mapping[str, int], mode: str = "RGB", size: tuple[int, int] = (9, 7)) -> Data:
-    """A folder with so many images in each class folder, of 9 x 7 pixels (width, height)."""
+    """A folder with `counts` images in each class folder, by default of 9 x 7 pixels (width, height)."""
     for place, count in counts.items():
         (folder / place).mkdir(parents=True)
         for number in range(count):
@@ -49,7 +49,7 @@ def constructed(folder: Path, images: object, labels: object, **options: bool) -
 
 
 def assert_right(data: Data) -> None:
-    """Both ways give the same splits, numbers and shapes."""
+    """Counting and reading give the same splits, numbers and shapes."""
     size = data_size(data)
     assert size is not None
     parts = prepare_splits(data, Path())
@@ -87,7 +87,7 @@ def test_npz_files(tmp_path: Path) -> None:
 def test_an_npz_file_is_counted_without_reading_its_images(tmp_path: Path) -> None:
     path = tmp_path / "pool.npz"
     np.savez(path, labels=np.arange(40) % 2, images=np.zeros((40, 3, 64, 64), np.uint8))
-    # All but the header of the images is gone, and the list of members is where it was.
+    # Only the header of the images is left; the list of members is unchanged.
     whole = path.read_bytes()
     start, end = whole.index(b"(40, 3, 64, 64)") + 200, whole.rindex(b"PK\x01\x02") - 200
     path.write_bytes(whole[:start] + os.urandom(end - start) + whole[end:])
@@ -105,7 +105,7 @@ def test_constructed_sets(tmp_path: Path, options: dict[str, bool]) -> None:
 
 
 class Payload:
-    """What creates a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -151,7 +151,7 @@ def test_operations(tmp_path: Path) -> None:
 
 
 def test_what_a_list_or_a_pattern_leaves_is_about_right(tmp_path: Path) -> None:
-    """Which of them are drawn for testing is not known, only how many are on the whole."""
+    """Only the total is known before the draw, not the number of images in the test split."""
     pool = replace(photographs(tmp_path / "pool", {"a": 200, "b": 200}), **SHARES)
     lines = "\n".join(str(number) for number in range(0, 400, 4))
     (tmp_path / "some.txt").write_text(lines)

@@ -1,11 +1,11 @@
-"""How a plan is cut into jobs."""
+"""The division of a plan into jobs."""
 
 from __future__ import annotations
 
 import pytest
 
 from robustfeatures.pipeline.plan.plan import Plan, unfold
-from robustfeatures.pipeline.plan.tasks import tasks_of
+from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.study.config import Config
 from tests.conftest import REPOSITORY
 
@@ -16,7 +16,7 @@ def plan() -> Plan:
 
 
 def behind(plan: Plan, artifacts: tuple[str, ...]) -> set[str]:
-    """All recipes that these artifacts stand for or build on."""
+    """The recipes of these artifacts and all recipes that they build on."""
     found: set[str] = set()
     waiting = [name for name in artifacts if name in plan.recipes]
     while waiting:
@@ -29,7 +29,7 @@ def behind(plan: Plan, artifacts: tuple[str, ...]) -> set[str]:
 
 @pytest.mark.parametrize(("seeds", "rows"), [(1, 1), (8, 1), (1, 4), (8, 4), (3, 100)])
 def test_every_artifact_is_made_once_after_what_it_builds_on(plan: Plan, seeds: int, rows: int) -> None:
-    tasks = tasks_of(plan, Config(study="digits-full", seeds_per_job=seeds, rows_per_job=rows), gpus=0)
+    tasks = make_tasks(plan, Config(study="digits-full", seeds_per_job=seeds, rows_per_job=rows), gpus=0)
     done: set[str] = set()
     for task in tasks:
         assert len(task.artifacts) <= seeds * rows
@@ -43,13 +43,13 @@ def test_every_artifact_is_made_once_after_what_it_builds_on(plan: Plan, seeds: 
 
 
 def test_a_view_alone_needs_no_row_of_another(plan: Plan) -> None:
-    seeds = tasks_of(plan, Config(study="digits-full", seeds_per_job=8), gpus=0)
-    rows = tasks_of(plan, Config(study="digits-full", seeds_per_job=8, rows_per_job=4), gpus=0)
+    seeds = make_tasks(plan, Config(study="digits-full", seeds_per_job=8), gpus=0)
+    rows = make_tasks(plan, Config(study="digits-full", seeds_per_job=8, rows_per_job=4), gpus=0)
     assert len(rows) < 0.6 * len(seeds)
     shared = {members for task in seeds if len(members := frozenset(task.artifacts)) > 1}
     for view in plan.views:
         needed = behind(plan, view.inputs)
         for task in rows:
             members = frozenset(task.artifacts)
-            # Runs that differ in the seed alone share a job whoever needs them.
+            # Runs that differ only in the seed share a job, whichever views need them.
             assert members <= needed or not members & needed or members in shared

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from robustfeatures.pipeline.report.numbers import measured, number
+from robustfeatures.pipeline.report.numbers import format_number, format_quantity
 
 NAN = float("nan")
 
@@ -28,7 +28,7 @@ NAN = float("nan")
     ],
 )
 def test_a_value_has_four_digits(value: object, shown: str) -> None:
-    assert number(value) == shown
+    assert format_number(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_a_value_has_four_digits(value: object, shown: str) -> None:
 def test_a_quantity_has_the_digits_that_its_spread_leaves(
     values: list[float], spread: float, percent: bool, shown: list[str]
 ) -> None:
-    assert measured(values, spread, percent=percent) == shown
+    assert format_quantity(values, spread, percent=percent) == shown

@@ -99,6 +99,6 @@ def test_each_experiment_has_its_parts(page: str) -> None:
         assert section.count("claim ") == sum(each == name for each, _ in CLAIMS)
     a1 = text_of(sections["A1"])
     assert "NA 50.00 ± 1.00 2 b 60.00 1" in a1
-    # What the paper prints stands below what was measured.
+    # The published values are below the measured ones.
     assert a1.index("60.00") < a1.index("Published (Table 7; CIFAR-10)") < a1.index("95.25")
     assert "nan" not in page

@@ -1,4 +1,4 @@
-"""Blocks: every image in one and only one, the same whatever the parts, and none made twice."""
+"""Blocks: every image is in exactly one, they do not depend on the parts, and none is made twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from robustfeatures.pipeline.store.store import Store
 @given(st.integers(0, 60), st.integers(1, 20))
 def test_parts_have_each_block_once(count: int, parts: int) -> None:
     names = [str(number) for number in range(count)]
-    shares = [Share(part, parts).of(names) for part in range(1, parts + 1)]
+    shares = [Share(part, parts).select(names) for part in range(1, parts + 1)]
     assert [name for share in shares for name in share] == names
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
@@ -40,7 +40,7 @@ def test_blocks_hold_whole_batches_and_are_few(device: str, count: int, shape: t
 
 
 def test_jobs_at_once_make_each_block_once(tmp_path: Path) -> None:
-    """Two unlike divisions of the same work, at the same time, each of which makes what the other has not."""
+    """Two different divisions of the same work run at once; each makes only blocks that the other has not made."""
     names = [f"train-{number}" for number in range(7)]
     made: list[str] = []
 
@@ -60,7 +60,7 @@ def test_jobs_at_once_make_each_block_once(tmp_path: Path) -> None:
     blocks = Blocks(Store(tmp_path), "key", Share(1, 1))
     assert [blocks.path(name).read_text() for name in names] == names
     assert blocks.missing(names) == []
-    assert blocks.checked(names) >= 0
+    assert blocks.check(names) >= 0
 
 
 def test_a_damaged_block_is_named_and_made_again(tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_a_damaged_block_is_named_and_made_again(tmp_path: Path) -> None:
     blocks.finish(["0", "1"], make)
     blocks.path("1").write_text("2")
     with pytest.raises(UserError, match=r"blocks/1: the block is damaged; run again"):
-        blocks.checked(["0", "1"])
+        blocks.check(["0", "1"])
     assert blocks.missing(["0", "1"]) == ["1"]
     blocks.finish(["0", "1"], make)
-    blocks.checked(["0", "1"])
+    blocks.check(["0", "1"])
     assert blocks.path("1").read_text() == "1"
 
 

@@ -15,8 +15,8 @@ from robustfeatures.pipeline.run import gpus
 from tests.conftest import Workspace
 
 HOLD = (
-    "import os, sys, time; from robustfeatures.pipeline.run.gpus import one_taken\n"
-    "with one_taken():\n"
+    "import os, sys, time; from robustfeatures.pipeline.run.gpus import take_gpu\n"
+    "with take_gpu():\n"
     "    began = time.monotonic(); time.sleep(1.5)\n"
     "    print(os.environ['CUDA_VISIBLE_DEVICES'], began, time.monotonic())\n"
 )
@@ -31,18 +31,18 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{command.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    # Set first, so that it is put back as it was whatever a test leaves in it.
+    # Set first, so that monkeypatch restores it whatever the test does.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     return tmp_path
 
 
 def test_what_is_present(two_gpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gpus.present() == ["0", "1"]
+    assert gpus.visible_gpus() == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert gpus.present() == ["1"]
+    assert gpus.visible_gpus() == ["1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert gpus.present() == []
+    assert gpus.visible_gpus() == []
 
 
 def test_jobs_at_once_never_share_a_gpu(two_gpus: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_gpu_is_free_again_after_its_job_was_killed(two_gpus: Path) -> None:
         time.sleep(0.1)
     held.kill()
     held.wait()
-    with gpus.one_taken():
+    with gpus.take_gpu():
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
 
 

@@ -1,4 +1,4 @@
-"""What a long job shows: a bar on a terminal, lines in a log, and a file for `robustfeatures status`."""
+"""The progress of a long job: a bar on a terminal, lines in a log, and a file for `robustfeatures status`."""
 
 from __future__ import annotations
 

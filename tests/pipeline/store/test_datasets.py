@@ -1,4 +1,4 @@
-"""Data sets on disk: they come back as they were written, or are refused."""
+"""Data sets on disk: reading returns exactly what was written, or an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.store.datasets import read_dataset, splits_of, write_dataset
+from robustfeatures.pipeline.store.datasets import list_splits, read_dataset, write_dataset
 
 
 def test_a_data_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_a_data_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
     )
     path = tmp_path / "data.zarr"
     write_dataset(path, {"train": written, "validation": written})
-    assert splits_of(path) == ("train", "validation")
+    assert list_splits(path) == ("train", "validation")
     read = read_dataset(path, "validation")
     np.testing.assert_array_equal(read.images, written.images)
     np.testing.assert_array_equal(read.labels, written.labels)

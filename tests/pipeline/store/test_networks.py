@@ -1,4 +1,4 @@
-"""Networks on disk: every architecture comes back, and files that do not fit are refused in one line."""
+"""Networks on disk: every architecture is loaded as it was saved, and wrong files are an error of one line."""
 
 from __future__ import annotations
 

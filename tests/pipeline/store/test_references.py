@@ -1,4 +1,4 @@
-"""References: where they lie, however they are called, and files that are none."""
+"""References: the same file by every path, and files that are not references."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_a_reference_is_the_same_from_everywhere(
 def test_what_is_no_reference_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "README.md").write_text("read me")
-    surroundings = jobs.Surroundings(Store(tmp_path / "store"), tmp_path, "cpu", 1)
+    environment = jobs.Environment(Store(tmp_path / "store"), tmp_path, "cpu", 1)
     with pytest.raises(UserError, match=NONE.format(name)):
         list(why(Path(name)))
     with pytest.raises(UserError, match=NONE.format(name)):
-        jobs.build(Path(name), surroundings)
+        jobs.build(Path(name), environment)
     with pytest.raises(UserError, match=NONE.format(name)):
-        build_view(Path(name), store=surroundings.store)
+        build_view(Path(name), store=environment.store)
 
 
 def test_a_bare_name_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_a_bare_name_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UserError, match=r"^a-1\.json: there is no such reference$"):
         list(why(Path("a-1.json")))
     with pytest.raises(UserError, match=r"a-1\.json: no study that was unfolded here plans this artifact$"):
-        jobs.build(Path("a-1.json"), jobs.Surroundings(Store(tmp_path), tmp_path, "cpu", 1))
+        jobs.build(Path("a-1.json"), jobs.Environment(Store(tmp_path), tmp_path, "cpu", 1))
     with pytest.raises(UserError, match=r"^a-1\.json: no study that was unfolded here plans this view$"):
         build_view(Path("a-1.json"), store=Store(tmp_path))
 

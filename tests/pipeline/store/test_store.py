@@ -85,7 +85,7 @@ def test_verify_names_every_damaged_file(store: Store, damage: str) -> None:
         path.write_text({"truncated": "dee", "added": "x", "manifest": "{"}[damage])
     (line,) = verify(store)
     assert str(path) in line
-    # What a look at the sizes can tell is noticed without rehashing, and the payload counts as absent.
+    # A wrong size is noticed without hashing, and the payload counts as missing.
     assert (store.manifest("one") is None) == (damage in ("truncated", "removed", "manifest"))
 
 

@@ -1,4 +1,4 @@
-"""The attacks of an evaluation as part of its recipe, and what they are taken to cost."""
+"""The attacks of an evaluation in its recipe, and their estimated cost."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_the_version_of_autoattack_enters_the_recipe(pieces: Pieces, monkeypatch
     found = ".".join(version("pyautoattack").split(".")[:2])
     assert attacked.identity["libraries"]["pyautoattack"] == found
     assert "pyautoattack" not in under(pieces, QUICK).identity["libraries"]
-    identity.forget()
+    identity.clear_caches()
     monkeypatch.setattr(identity, "_distributions", lambda: {"numpy": ["numpy"], "torch": ["torch"]})
     with pytest.raises(UserError, match=r"^pyautoattack: this Python package is not installed"):
         _ = under(Pieces(pieces.study), AutoAttack(kind="autoattack")).identity
-    identity.forget()
+    identity.clear_caches()
 
 
 def test_other_settings_are_another_attack_by_name() -> None:
@@ -67,7 +67,7 @@ def test_other_settings_are_another_attack_by_name() -> None:
 
 
 def test_an_attack_of_its_own_makes_another_label(pieces: Pieces) -> None:
-    """So that neither passes for an earlier build of the other, while seeds of one row still share a job."""
+    """`why` does not take one for an earlier build of the other, and seeds of one row still share a job."""
     own = pieces.evaluation(pieces.source_model("standard", 0), eps=(0.0, 0.5))
     other = under(pieces, QUICK)
     assert own.label != other.label

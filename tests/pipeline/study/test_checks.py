@@ -1,4 +1,4 @@
-"""What is refused before anything is computed, with the field that it stands in."""
+"""Errors in a study that are found before anything is computed; messages name the field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIGITS = {"source": "digits", "validation": 0.15, "test": 0.25}
 
 
 def planned(folder: Path, changes: dict[str, Any]) -> Plan:
-    """The plan of the smoke study with other values; None takes a field away."""
+    """The plan of the smoke study with other values; None removes a field."""
     values = {**yaml.safe_load((REPOSITORY / "workflow/studies/smoke.yaml").read_text()), **changes}
     values = {name: value for name, value in values.items() if value is not None}
     (folder / "changed.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
@@ -27,7 +27,7 @@ def planned(folder: Path, changes: dict[str, Any]) -> Plan:
 
 
 def refusal(folder: Path, changes: dict[str, Any]) -> str:
-    """What is said of the changed study, without the name of its file."""
+    """The error message for the changed study, without the name of its file."""
     with pytest.raises(UserError) as caught:
         planned(folder, changes)
     where = f"{folder / 'changed.yaml'}: "
@@ -235,6 +235,6 @@ def test_a_list_needs_its_digest_to_be_planned_but_not_to_be_fetched(tmp_path: P
     other = {"source": "mnist", "operations": [listed]}
     for data, where in ((other, "operations.0"), (concatenated(other), "operations.1.data.operations.0")):
         assert refusal(tmp_path, {"other_data": {"a": data}}) == f"other_data.a.{where}.{missing}"
-        # `fetch` reads the study, and this is what it needs of it.
+        # `fetch` only needs to read the study.
         assert read_study(tmp_path / "changed.yaml").other_data["a"].source == data["source"]
     assert planned(tmp_path, {"other_data": {"a": {**other, "operations": [{**listed, "sha256": "b"}]}}}).recipes

@@ -1,4 +1,4 @@
-"""Grids: the cells that a few lines stand for, and what is said of lines that are wrong."""
+"""Grids: the cells of a grid, and the messages for wrong lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_cells_are_every_combination(tmp_path: Path) -> None:
 
 
 def test_a_block_that_is_added_renames_no_cell(tmp_path: Path) -> None:
-    """Although every cell is then told apart by the new field too."""
+    """Although the new field then also distinguishes every cell."""
     block = {"weight_decay": [1e-5, 5e-4], "learning_rate": [0.1]}
     before = read_study(written(tmp_path, block)).cells("table")
     after = read_study(written(tmp_path, block, {"momentum": [0.0], "learning_rate": [0.1]})).cells("table")

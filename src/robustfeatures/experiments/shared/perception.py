@@ -57,7 +57,7 @@ class LargeRadiusSettings(PerceptionSettings):
 
 def select_images(pieces: Pieces, settings: PerceptionSettings) -> Recipe:
     """D with `references` images in its train split and `images` in its test split."""
-    return pieces.narrowed(
+    return pieces.data_with(
         f"{settings.images}-of-test",
         [
             Subset(kind="subset", split="train", samples=settings.references),
@@ -84,7 +84,7 @@ def make_examples(pieces: Pieces, settings: LargeRadiusSettings, seed: int, norm
         steps=settings.large_steps,
     )
     return {
-        name: pieces.made(
+        name: pieces.derived_with(
             f"{data.label}-against-{name}-{norm}-{eps:.4g}",
             attack,
             seed,

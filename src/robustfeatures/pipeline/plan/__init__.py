@@ -1,1 +1,1 @@
-"""A study unfolded: recipes, identities, tasks, views."""
+"""The plan of a study: recipes, identities, tasks, views."""

@@ -1,4 +1,4 @@
-"""Canonical JSON and digests: equal things have equal digests on every machine."""
+"""Canonical JSON and digests: equal values have equal digests on every machine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 DIGEST_LENGTH = 16
 
 
-def plain(value: Any) -> Any:
-    """Dataclasses, tuples and mappings as JSON values; floats stay floats, so 1, 1.0 and true stay apart."""
+def to_json(value: Any) -> Any:
+    """Dataclasses, tuples and mappings as JSON values. Floats stay floats, so that 1, 1.0 and true stay different."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(item) for name, item in _fields(value).items()}
+        return {name: to_json(item) for name, item in _fields(value).items()}
     if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): to_json(item) for name, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     return value
 
 

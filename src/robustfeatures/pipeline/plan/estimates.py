@@ -1,9 +1,10 @@
-"""What a job will ask of its machine: run time and memory from data size, steps and network, before anything is known.
+"""Estimates of a job's run time and memory, from the size of its data, its steps and its network.
 
-seconds = START + SAFETY * (images / READING_RATE + passes * images * operations * 3 / rate / parts), where one pass is
-a forward and a backward through the network (three times the operations of a forward), the images are those of the
-splits that are used, and the rate is what a GPU, or one processor core, is taken to do. The second try asks for twice
-the time, the third for three times, and so on; a training goes on from its checkpoint.
+seconds = START + SAFETY_FACTOR * (images / READING_RATE + passes * images * operations * 3 / rate / parts)
+
+One pass is a forward and a backward through the network: three times the operations of a forward. The images are those
+of the splits that the job uses. The rate is that of a GPU or of one processor core. The second try asks for twice the
+time, the third for three times, and so on. A training goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
 from robustfeatures.models.registry import find_network
 from robustfeatures.models.settings import Architecture
-from robustfeatures.pipeline.plan.sizes import size_below
+from robustfeatures.pipeline.plan.sizes import original_data_size
 from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.training.settings import Model, Probe
 
@@ -28,26 +29,26 @@ if TYPE_CHECKING:
     from robustfeatures.pipeline.plan.recipe import Recipe
 
 START_SECONDS = 300.0
-SAFETY = 2.0
-# Floating point operations per second that networks of convolutions are taken to reach: assumed, not measured.
+SAFETY_FACTOR = 2.0
+# Floating point operations per second of convolutional networks: assumed, not measured.
 GPU_RATE = 1e13
 CORE_RATE = 15e9
-# Images per second that reading and writing are taken to reach, whatever the network: assumed too.
+# Images per second when reading and writing, for every network: assumed too.
 READING_RATE = 200.0
 
-# What a measurement is given: what it computes is known to its module alone.
-MEASURING_SECONDS = 1800.0
-MEASURING_MEGABYTES = 8000
+# Only the module of a measurement knows how much it computes, so that all measurements ask for the same.
+MEASUREMENT_SECONDS = 1800.0
+MEASUREMENT_MEGABYTES = 8000
 
 BASE_MEGABYTES = 3000
-# A split is held as float32 up to this size, and streamed beyond it (engine/batches.py); its raw form lies beside it.
+# Up to this size a split is held as float32, beside its raw form; a larger one is streamed (engine/batches.py).
 MOST_IMAGE_MEGABYTES = 4 * 1024
-COPIES = 2.5
+MEMORY_COPIES = 2.5
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Images read, operations spent on them, seconds beside these; memory in megabytes of 10^6 bytes."""
+    """Images to read, floating point operations, other seconds; memory in megabytes of 10^6 bytes."""
 
     images: float
     operations: float
@@ -55,34 +56,34 @@ class Estimate:
     other_seconds: float = 0.0
 
     def seconds(self, *, gpu: bool, threads: int, parts: int) -> float:
-        """Run time of one of `parts`; all of them read, and the job that joins them reads too."""
+        """Run time of one of `parts`. Each part reads all images, and so does the job that joins the parts."""
         rate = GPU_RATE if gpu else CORE_RATE * threads
         computing = self.images / READING_RATE + self.operations / rate / parts
-        return START_SECONDS + self.other_seconds + SAFETY * computing
+        return START_SECONDS + self.other_seconds + SAFETY_FACTOR * computing
 
     def minutes(self, *, gpu: bool, threads: int, parts: int) -> int:
-        """The same in whole minutes, which is what clusters take."""
+        """The run time in whole minutes, rounded up."""
         return ceil(self.seconds(gpu=gpu, threads=threads, parts=parts) / 60)
 
 
 def forward_operations(architecture: Architecture, image_shape: tuple[int, int, int]) -> float:
-    """Floating point operations of one forward of one image; they grow with the pixels, and with the width squared."""
+    """Floating point operations of one image's forward pass. They grow with the pixels and with the width squared."""
     network = find_network(architecture.name)
     wider = 1.0 if architecture.width is None or network.width is None else (architecture.width / network.width) ** 2
     return network.operations * wider * prod(image_shape[1:]) / network.side**2
 
 
 def estimate(recipe: Recipe) -> Estimate:
-    """What making one artifact takes; of data that cannot be counted, what a job takes to find that out."""
+    """The estimate for one artifact. Where the images cannot be counted, only the start of the job is estimated."""
     if isinstance(recipe.parameters, Measurement):
-        return Estimate(0, 0, MEASURING_MEGABYTES, MEASURING_SECONDS)
-    size = size_below(recipe)
+        return Estimate(0, 0, MEASUREMENT_MEGABYTES, MEASUREMENT_SECONDS)
+    size = original_data_size(recipe)
     if size is None or isinstance(recipe.parameters, Data):
         return Estimate(0 if size is None else sum(size.images.values()), 0, BASE_MEGABYTES)
     passes = _passes(recipe, size.images)
     megabytes = min(4 * sum(size.images.values()) * prod(size.shape) / 1e6, MOST_IMAGE_MEGABYTES)
     operations = passes * 3 * forward_operations(_network(recipe), size.shape)
-    return Estimate(_readings(recipe, size.images), operations, ceil(BASE_MEGABYTES + COPIES * megabytes))
+    return Estimate(_images_read(recipe, size.images), operations, ceil(BASE_MEGABYTES + MEMORY_COPIES * megabytes))
 
 
 def _network(recipe: Recipe) -> Architecture:
@@ -94,11 +95,11 @@ def _network(recipe: Recipe) -> Architecture:
 
 
 def _passes(recipe: Recipe, images: Mapping[str, int]) -> float:
-    """How many images go forward and backward through the network, one that does so twice counting twice."""
+    """How many images go forward and backward through the network; one that does so twice counts twice."""
     match recipe.parameters:
         case Model(training=training, probes=probes):
             attacked = training.adversary.steps if training.adversary is not None else 0
-            probed = sum(_probing(probe, recipe.inputs[probe.input]) for probe in probes)
+            probed = sum(_probe_passes(probe, recipe.inputs[probe.input]) for probe in probes)
             return training.epochs * ((1 + attacked) * images.get("train", 0) + probed)
         case Derived(method=method, splits=splits):
             return METHODS[method.kind].passes(method) * sum(images.get(split, 0) for split in splits)
@@ -109,16 +110,16 @@ def _passes(recipe: Recipe, images: Mapping[str, int]) -> float:
     return 0
 
 
-def _probing(probe: Probe, data: Recipe) -> float:
-    """The same for a probe, per epoch; a prediction goes forward alone."""
-    size = size_below(data)
+def _probe_passes(probe: Probe, data: Recipe) -> float:
+    """The passes of a probe per epoch. A prediction is a forward alone, so it counts a third."""
+    size = original_data_size(data)
     count = 0 if size is None else size.images.get(probe.split, 0)
     steps = probe.attack.steps if probe.attack is not None else 0
     return min(count, probe.images or count) / probe.every * (steps + (1 + len(probe.transfer_to)) / 3)
 
 
-def _readings(recipe: Recipe, images: Mapping[str, int]) -> float:
-    """How many images are read from disk, where a split does not fit into memory as often as it is used."""
+def _images_read(recipe: Recipe, images: Mapping[str, int]) -> float:
+    """How many images the job reads from disk. A training may read its images more than once."""
     match recipe.parameters:
         case Model(training=training):
             return sum(images.values()) + images.get("train", 0) * training.epochs / 10

@@ -13,15 +13,15 @@ from typing import Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan import reach
-from robustfeatures.pipeline.plan.canonical import digest, plain
+from robustfeatures.pipeline.plan.canonical import digest, to_json
 
 NORMS = "robustfeatures.attacks"
 
 
-def identity(stage: str, version: int, parameters: Any, entries: Iterable[str]) -> dict[str, Any]:
-    """What a result depends on beside its inputs, as JSON values.
+def make_identity(stage: str, version: int, parameters: Any, entries: Iterable[str]) -> dict[str, Any]:
+    """Everything that a result depends on except its inputs, as JSON values.
 
-    `entries` are the modules, `<module>` or `<module>:<function>`, that make it. `version` is raised by hand where a
+    `entries` are the modules that make it, `<module>` or `<module>:<function>`. `version` is raised by hand when a
     stage writes the same numbers in another form.
 
     Raises:
@@ -30,57 +30,57 @@ def identity(stage: str, version: int, parameters: Any, entries: Iterable[str]) 
     return {
         "stage": stage,
         "version": version,
-        "parameters": that_matter(plain(parameters)),
-        **science(tuple(sorted(entries))),
+        "parameters": drop_unset(to_json(parameters)),
+        **identify_science(tuple(sorted(entries))),
     }
 
 
 def identity_digest(identity: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """The digest of an identity with the digests of the recipes, or the contents, of its inputs by role."""
+    """The digest of an identity and its inputs. `inputs` maps roles to digests of recipes or of contents."""
     return digest({**identity, "inputs": dict(inputs)})
 
 
 @cache
-def science(entries: tuple[str, ...]) -> dict[str, Any]:
+def identify_science(entries: tuple[str, ...]) -> dict[str, Any]:
     """The digest of the code that `entries` reach, and the versions (major.minor) of the libraries that it imports.
 
     Raises:
-        UserError: such a library is not installed.
+        UserError: one of these libraries is not installed.
     """
     found = reach.reach(entries)
     libraries = dict(sorted(one for library in found.libraries for one in _versions(library)))
     return {"code": digest({"entries": sorted(entries), "modules": found.modules}), "libraries": libraries}
 
 
-def forget() -> None:
-    """Read modules and versions again, for a job that asks whether they changed while it ran."""
-    reach.forget_sources()
-    science.cache_clear()
+def clear_caches() -> None:
+    """Clear the caches, so that a job can check whether modules or versions changed while it ran."""
+    reach.clear_caches()
+    identify_science.cache_clear()
     _versions.cache_clear()
 
 
-def that_matter(parameters: Any) -> Any:
-    """Parameters, as JSON values, without those that are off (None, False, empty), and without the places of files.
+def drop_unset(parameters: Any) -> Any:
+    """Parameters, as JSON values, without options that are off (None, False, empty) and without paths of known files.
 
-    So an option that is added later costs nothing where it is off. A file's `sha256` says what lies at its `path`.
+    A new option that is off therefore changes no identity. A file with a `sha256` is identified by it, not by `path`.
     """
     if isinstance(parameters, dict):
-        told = parameters.get("sha256") is not None
+        is_known_file = parameters.get("sha256") is not None
         return {
-            name: that_matter(value)
+            name: drop_unset(value)
             for name, value in parameters.items()
-            if not _is_off(value) and not (told and name == "path")
+            if not _is_off(value) and not (is_known_file and name == "path")
         }
     if isinstance(parameters, list):
-        return [that_matter(value) for value in parameters]
+        return [drop_unset(value) for value in parameters]
     return parameters
 
 
 def norm_entries(parameters: Any) -> Iterator[str]:
-    """The modules of the norms that parameters, as JSON values, name at any depth."""
+    """The modules of all norms that the parameters (JSON values) name, at any depth."""
     if isinstance(parameters, dict):
         norm = parameters.get("norm")
-        # A class of images may be called "norm" too.
+        # "norm" may also be the name of a class of images.
         if isinstance(norm, str) and reach.is_module(module := f"{NORMS}.{norm}"):
             yield module
         for value in parameters.values():
@@ -91,25 +91,25 @@ def norm_entries(parameters: Any) -> Iterator[str]:
 
 
 def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
-    """One line for each thing in which two identities of one stage differ."""
+    """One line for each difference between two identities of one stage."""
     for name in ("version", "code"):
         if now.get(name) != before.get(name):
             yield f"{name}: {before.get(name)} -> {now.get(name)}"
     for field in ("libraries", "parameters"):
-        new, old = dict(flat(now.get(field, {}))), dict(flat(before.get(field, {})))
+        new, old = dict(flatten(now.get(field, {}))), dict(flatten(before.get(field, {})))
         for name in sorted(new.keys() | old.keys()):
             if new.get(name) != old.get(name):
                 yield f"{name}: {old.get(name)} -> {new.get(name)}"
 
 
-def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested JSON values as (dotted name, value) pairs."""
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from flat(item, f"{prefix}.{name}" if prefix else name)
+            yield from flatten(item, f"{prefix}.{name}" if prefix else name)
     elif isinstance(value, list) and any(isinstance(item, (Mapping, list)) for item in value):
         for number, item in enumerate(value):
-            yield from flat(item, f"{prefix}.{number}")
+            yield from flatten(item, f"{prefix}.{number}")
     else:
         yield prefix, value
 
@@ -120,7 +120,7 @@ def _is_off(value: Any) -> bool:
 
 @cache
 def _versions(library: str) -> tuple[tuple[str, str], ...]:
-    """The distributions that bring a library, each with its version (major.minor)."""
+    """The distributions that contain a library, each with its version (major.minor)."""
     found = _distributions().get(library)
     if not found:
         raise UserError(f"{library}: this Python package is not installed, and the study's code imports it")
@@ -129,5 +129,5 @@ def _versions(library: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _distributions() -> Mapping[str, list[str]]:
-    # It reads the list of files of every package that is installed, which takes 0.2 s.
+    # This reads the file list of every installed package, which takes 0.2 s.
     return packages_distributions()

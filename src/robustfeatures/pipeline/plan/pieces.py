@@ -1,4 +1,4 @@
-"""The recipes that a study's named pieces stand for; experiments combine these."""
+"""Recipes made from the named pieces of a study: its data sets, networks, trainings and derived sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustfeatures.data.settings import Data, Operation, Split
 from robustfeatures.derived.settings import Derived, Method
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.settings import Architecture
-from robustfeatures.pipeline.plan.canonical import canonical_json, digest, plain
+from robustfeatures.pipeline.plan.canonical import canonical_json, digest, to_json
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.checks import check_attacks, has_split
 from robustfeatures.pipeline.study.grids import Cell
@@ -22,14 +22,13 @@ from robustfeatures.training.settings import Model, Probe, Training
 
 T = TypeVar("T")
 
-# Two seeds that differ by a recipe's purpose never meet, since each recipe splits its seed by purpose; models trained
-# on derived sets take other seeds than the source models, so that an initialisation is never shared.
+# Models trained on derived sets take other seeds than the source models, so that no two share an initialisation.
 DOWNSTREAM_SEED = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Recipes of one study, by the names that the study gives; each is made once, for its digest takes time."""
+    """Recipes of one study, by the names in the study. Each recipe is made once, because its digest takes time."""
 
     study: Study
     _made: dict[Hashable, Recipe] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class Pieces:
         """The original data set D, or another one that the study names.
 
         Raises:
-            UserError: the study has no data set of that name; so for every name that these functions are given.
+            UserError: the study has no data set of that name. All methods raise it for an unknown name.
         """
         if name not in self._made:
             self._made[name] = self._data(name)
@@ -52,8 +51,8 @@ class Pieces:
             raise UserError("data: the field is missing")
         return self._recipe(self.study.data.source, self.study.data, {})
 
-    def narrowed(self, label: str, operations: Sequence[Operation], *, data: str = "D") -> Recipe:
-        """D, or another original data set, after further operations; the label tells what they do."""
+    def data_with(self, label: str, operations: Sequence[Operation], *, data: str = "D") -> Recipe:
+        """D, or another original data set, with further operations after its own; `label` describes them."""
         whole = self.data(data)
         assert isinstance(whole.parameters, Data)
         parameters = replace(whole.parameters, operations=(*whole.parameters.operations, *operations))
@@ -64,7 +63,7 @@ class Pieces:
         return _named(self.study.training, name, "training")
 
     def source_model(self, training: str, seed: int, *, data: str = "D", architecture: str | None = None) -> Recipe:
-        """The network trained by a named training on D or another original data set."""
+        """The network that a named training trains on D or on another original data set."""
         label = "-".join(part for part in (self.data(data).label, architecture, training) if part)
         return self.model(label, training, seed, {"data": self.data(data)}, architecture=architecture)
 
@@ -79,10 +78,10 @@ class Pieces:
         probes: Sequence[Probe] = (),
         seed_offset: int = 0,
     ) -> Recipe:
-        """A network trained by a named training, or by one that follows from it, on the input "data".
+        """A network that a training, given by name or in full, trains on the input "data".
 
-        Probes name inputs. Networks whose initialisation must not be shared differ in `seed_offset`; the label
-        ends with the seed alone.
+        Probes name inputs. Networks that must not share their initialisation differ in `seed_offset`, which the label
+        does not show.
         """
         parameters = Model(
             architecture=self.architecture(architecture),
@@ -95,11 +94,11 @@ class Pieces:
         return self._recipe(label, parameters, inputs, seed)
 
     def derived(self, name: str, seed: int, *, data: str = "D") -> Recipe:
-        """A named derived data set, made from D or another data set with the source model of the same seed."""
+        """A named derived data set, made from D or from another data set with the source model of the same seed."""
         derived = _named(self.study.derived, name, "derived")
         self._check_splits(name, derived.splits, data)
         inputs = {"data": self.data(data), "source": self.source_model(derived.source, seed, data=data)}
-        return self.made(f"{self.data(data).label}-{name}", derived.method, seed, inputs, splits=derived.splits)
+        return self.derived_with(f"{self.data(data).label}-{name}", derived.method, seed, inputs, splits=derived.splits)
 
     def _check_splits(self, name: str, splits: Sequence[Split], data: str) -> None:
         parameters, field = self.data(data).parameters, "data" if data == "D" else f"other_data.{data}"
@@ -109,7 +108,7 @@ class Pieces:
                 remedy = f"; give {field}.validation a share" if split == "validation" else ""
                 raise UserError(f"derived.{name}.splits: {field} has no {split} split{remedy}")
 
-    def made(
+    def derived_with(
         self,
         label: str,
         method: Method,
@@ -118,7 +117,7 @@ class Pieces:
         *,
         splits: Sequence[Split] = ("train",),
     ) -> Recipe:
-        """A data set derived from the input "data" with the network "source"."""
+        """The data set that a method derives from the input "data" with the network "source"."""
         parameters = Derived(
             method=method,
             seed=seed,
@@ -138,15 +137,15 @@ class Pieces:
         architecture: str | None = None,
         probes: Sequence[Probe] = (),
     ) -> Recipe:
-        """The network trained on a named derived data set, by its own training or by another named one.
+        """The network trained on a named derived data set, with the training of that set or with another named one.
 
-        Probes may ask for the inputs "data" (the derived set) and "original" (D).
+        Probes may use the inputs "data" (the derived set) and "original" (D).
         """
         chosen = training or _named(self.study.derived, name, "derived").training
         inputs = {"data": self.derived(name, seed, data=data)}
         if any(probe.input == "original" for probe in probes):
             inputs["original"] = self.data(data)
-        # Same training, other history: another label, so that neither passes for an earlier build of the other.
+        # A model with probes has its own label, so that `why` does not take it for an earlier build of one without.
         parts = (self.data(data).label, architecture, f"on-{name}", chosen, "probed" if probes else None)
         label = "-".join(part for part in parts if part)
         return self.model(
@@ -166,7 +165,7 @@ class Pieces:
     ) -> Recipe:
         """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts.
 
-        `attacks` and `norm` stand in for those of the study.
+        `attacks` and `norm` replace those of the study.
         """
         chosen = self.robustness.attacks if attacks is None else tuple(attacks)
         ball = self.robustness.norm if norm is None else norm
@@ -181,7 +180,7 @@ class Pieces:
             label_shifts=tuple(label_shifts),
         )
         on = "" if data is None else f"-on-{data.family}"
-        # Other attacks, another label, so that neither passes for an earlier build of the other.
+        # Other attacks give another label, so that `why` does not take one evaluation for an earlier build of another.
         under = "" if attacks is None else f"-under-{digest(chosen)[:6]}"
         under += "" if norm is None else f"-{norm}"
         family = f"{model.family}{on}{under}-{split}"
@@ -190,11 +189,11 @@ class Pieces:
     def measurement(
         self, label: str, module: str, settings: Mapping[str, Any], inputs: Mapping[str, Recipe], *, seed: int
     ) -> Recipe:
-        """What `measure` of a module ("theory.<name>" or "measurements.<name>") gives for these settings and inputs.
+        """The rows that `measure` of a module ("theory.<name>" or "measurements.<name>") returns.
 
-        The seed only tells recipes apart; a measurement that draws finds it among its settings.
+        `seed` is only part of the label. A measurement that draws random numbers has its seed among its settings.
         """
-        return Recipe(label, Measurement(module=module, settings=plain(settings)), inputs, seed)
+        return Recipe(label, Measurement(module=module, settings=to_json(settings)), inputs, seed)
 
     def grid(self, name: str) -> tuple[Cell, ...]:
         """The cells of a named grid, each the name of a training."""
@@ -219,8 +218,11 @@ class Pieces:
     def _recipe(
         self, family: str, parameters: Parameters, inputs: Mapping[str, Recipe], seed: int | None = None
     ) -> Recipe:
-        told = canonical_json(parameters) if isinstance(parameters, Data) else parameters
-        return self._made.setdefault((family, seed, told, *inputs.items()), Recipe(family, parameters, inputs, seed))
+        # Data cannot be hashed, because some of its fields are mappings.
+        hashable = canonical_json(parameters) if isinstance(parameters, Data) else parameters
+        return self._made.setdefault(
+            (family, seed, hashable, *inputs.items()), Recipe(family, parameters, inputs, seed)
+        )
 
 
 def _named(known: Mapping[str, T], name: str, field: str) -> T:

@@ -12,24 +12,24 @@ from robustfeatures.experiments.catalogue import experiment_modules, load_experi
 from robustfeatures.models.registry import find_network
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
-from robustfeatures.pipeline.plan.sizes import size_below
-from robustfeatures.pipeline.plan.view import Part, View, views_of
+from robustfeatures.pipeline.plan.sizes import original_data_size
+from robustfeatures.pipeline.plan.view import Part, View, make_views
 from robustfeatures.pipeline.study.checks import check_digests
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.study import Study, find_study, read_study
-from robustfeatures.pipeline.study.validation import validated
+from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.training.settings import Model
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All recipes of a study by artifact (`<stage>/<label>-<digest>`), inputs before what needs them, and its views."""
+    """All recipes of a study by artifact (`<stage>/<label>-<digest>`), and its views. Inputs come first."""
 
     recipes: Mapping[str, Recipe]
     views: tuple[View, ...]
 
     def inputs(self, artifact: str) -> list[str]:
-        """The artifacts that one of the recipes builds on."""
+        """The artifacts that a recipe has as inputs."""
         return [recipe.name for recipe in self.recipes[artifact].inputs.values()]
 
 
@@ -58,14 +58,14 @@ def unfold(config: Config, studies: Path) -> Plan:
             _check_images(study, recipe)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    return Plan(recipes, tuple(views_of(study, config.study, parts)))
+    return Plan(recipes, tuple(make_views(study, config.study, parts)))
 
 
 def _check_images(study: Study, recipe: Recipe) -> None:
-    """Check that the network of a recipe takes the images that it trains on, where their size is known."""
+    """Check that the network of a recipe accepts the size of its training images, where that size is known."""
     if not isinstance(recipe.parameters, Model):
         return
-    architecture, size = recipe.parameters.architecture, size_below(recipe)
+    architecture, size = recipe.parameters.architecture, original_data_size(recipe)
     if size is not None:
         where = next(where for where, one in study.all_architectures().items() if one == architecture)
         find_network(architecture.name).check_images(size.shape, where)
@@ -77,7 +77,7 @@ def _part(pieces: Pieces, identifier: str, where: str) -> Part:
         raise UserError(f"{where}: experiments.{identifier}: there is no such experiment{known}")
     found = load_experiment(identifier)
     try:
-        settings: Any = validated(found.settings, dict(pieces.study.experiments[identifier]), "")
+        settings: Any = validate(found.settings, dict(pieces.study.experiments[identifier]), "")
     except UserError as error:
         raise UserError(f"{where}: experiments.{identifier}.{str(error).removeprefix(': ')}") from error
     try:

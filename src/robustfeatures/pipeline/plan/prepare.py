@@ -1,4 +1,4 @@
-"""A plan made ready for Snakemake: written down for the jobs, and its references brought in line with the store."""
+"""Prepare a plan for Snakemake: write it down for the jobs, and update the references to the state of the store."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from robustfeatures.pipeline.store.store import Store
 
 
 def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Store) -> None:
-    """Write down the plan for the jobs, and bring the references in line with the store.
+    """Write down the plan for the jobs, and update the references to the state of the store.
 
-    References whose payload is gone are dropped; where the store already has the payload of a planned recipe, its
-    reference is written here, so that no job is needed for it.
+    A reference whose payload is gone is removed. Where the store already has the payload of a planned recipe, its
+    reference is written here, so that no job runs for it.
     """
     _write_plans(plan, tasks, artifacts)
     for task in tasks:
@@ -36,16 +36,16 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
         elif task.is_batch and not whole:
             tracked.unlink(missing_ok=True)
         if not whole:
-            _drop_lost_parts(artifacts.parts(task.name, task.parts), store)
+            _forget_lost_parts(artifacts.parts(task.name, task.parts), store)
     for outputs, inputs in _jobs(plan, tasks, artifacts):
-        _let_times_say_done(outputs, inputs)
+        _align_times(outputs, inputs)
 
 
 def _jobs(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Iterator[tuple[list[Path], list[Path]]]:
-    """The files that each job writes, and those that it reads; what a job reads was written by an earlier one.
+    """The files that each job writes, and those that it reads, jobs in the order of the plan.
 
-    Without its reference the files of a view are not its own. What Snakemake measured of a job counts as one of its
-    outputs where it compares times.
+    The files of a view without a reference are left out, because they may show another plan. Snakemake also compares
+    the time of a job's benchmark file, so it is among the outputs.
     """
     for task in tasks:
         inputs = [artifacts.reference(below) for below in task.inputs]
@@ -64,13 +64,13 @@ def _jobs(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Iterator[t
             yield outputs, [artifacts.plan(view.artifact), *inputs]
 
 
-def _let_times_say_done(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Make the outputs that exist as new as the inputs, and no newer than now.
+def _align_times(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Make the existing outputs as new as the inputs, and no newer than now.
 
-    A reference that exists is right for ever. But Snakemake compares times, whatever the `rerun-triggers`: it runs a
-    job again whose input is newer and says another cost. And a job fails whose input is from the future, as left by a
-    clock that was set back since. (`ancient()` would end the comparison. But then Snakemake passes over a job whose
-    outputs are missing, if one that it builds on runs for another reason.)
+    A reference that exists is always valid. But Snakemake compares times whatever the `rerun-triggers`: it runs a job
+    again if an input is newer and its content has changed, such as the cost in a reference. And a job fails if an input
+    is from the future, which happens when a clock is set back. `ancient()` is no way out: Snakemake then skips a job
+    whose outputs are missing, if one of its inputs is made again for another reason.
     """
     now = time.time_ns()
     newest = max((path.stat().st_mtime_ns for path in inputs if path.exists()), default=0)
@@ -88,26 +88,27 @@ def _write_plans(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Non
         *((artifacts.task(task.name), task_record(task)) for task in tasks),
     )
     for path, record in records:
-        # The same recipe may come from a study that names its inputs in another way.
-        if not _holds(path, record):
+        # The same recipe may come from a study that gives its inputs other names.
+        if not _contains(path, record):
             write_json(path, record, durable=False)
     for view in plan.views:
         path = artifacts.plan(view.artifact)
-        # The files of a view have no digest in their names. Without its reference they may show another plan. So this
-        # one is written again: it is then newer than they are, also where Snakemake has forgotten who made them.
-        if not artifacts.reference(view.artifact).exists() or not _holds(path, view.record):
+        # The files of a view have no digest in their names, so without a reference they may show another plan. Its plan
+        # is written again and is then newer than they are, so that Snakemake makes them again even if it has lost its
+        # own records.
+        if not artifacts.reference(view.artifact).exists() or not _contains(path, view.record):
             write_json(path, view.record, durable=False)
 
 
-def _holds(path: Path, record: dict[str, Any]) -> bool:
+def _contains(path: Path, record: dict[str, Any]) -> bool:
     try:
         return bool(read_json(path) == record)
     except (OSError, ValueError):
         return False
 
 
-def _drop_lost_parts(parts: Sequence[Path], store: Store) -> None:
-    """Forget finished parts whose blocks are gone, so that jobs make them again."""
+def _forget_lost_parts(parts: Sequence[Path], store: Store) -> None:
+    """Remove the files of finished parts whose blocks are gone, so that jobs make them again."""
     for part in parts:
         if part.exists() and not parts_are_kept(part, store):
             part.unlink()

@@ -1,8 +1,8 @@
 """The code behind an artifact: the modules that its entries reach through imports, and the libraries these import.
 
-A module is reached wherever its import stands, also inside a function. A package's `__init__` is not: what it
-re-exports is looked for in the module that defines it. `import_module` loads what parameters choose: a recipe that
-chooses a module has it among its entries. A library counts in that form too.
+An import reaches a module wherever it stands, also inside a function. A package's `__init__` is never reached: a name
+that it re-exports leads to the module that defines it. `import_module` loads modules that parameters choose, and these
+are among the entries of the recipe that chooses them. A library that `import_module` loads by a literal name counts.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 
-from robustfeatures.pipeline.plan.syntax import essence, is_type_checking
+from robustfeatures.pipeline.plan.syntax import is_type_checking, strip_wording
 
 PACKAGE = "robustfeatures"
 ROOT = Path(__file__).resolve().parents[2]
 
-# torch computes as these settings say, in every job that uses it.
+# This module sets how torch computes, in every job that uses it.
 TORCH_SETTINGS = f"{PACKAGE}.engine.determinism"
-# What says, finds, keeps and plans, but makes no number.
+# Modules that make no number: command line, messages, plan, store, jobs.
 OUTSIDE = ("cli", "errors", "files", "pipeline", "tools")
-# What shows numbers; no science imports it.
-SHOWING = f"{PACKAGE}.pipeline.report."
-# Modules of these names hold parameters, and the names that these choose from: their values stand in each recipe.
-OF_PARAMETERS = ("settings", "registry")
+# These modules write tables and pages. They are part of the identity of views; no science imports them.
+REPORT = f"{PACKAGE}.pipeline.report."
+# Modules of these names hold parameters and the tables of names. Their values are in the parameters of each recipe.
+PARAMETER_MODULES = ("settings", "registry")
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The modules of this package that entries reach, each with the digest of its source, and the libraries' names.
+    """The modules of this package that entries reach, with the digests of their sources, and the names of libraries.
 
-    A library is called what an import calls it: `sklearn`.
+    A library has the name that imports use, such as `sklearn`.
     """
 
     modules: dict[str, str]
@@ -43,10 +43,10 @@ class Reach:
 
 
 def reach(entries: Iterable[str]) -> Reach:
-    """What `entries` (`<module>` or `<module>:<function>`) reach, themselves included.
+    """The modules and libraries that `entries` (`<module>` or `<module>:<function>`) reach, entries included.
 
     Raises:
-        ValueError: a name is taken from a package that does not say in which module it lies.
+        ValueError: an imported name is neither a module of the package nor re-exported by its `__init__`.
     """
     modules: dict[str, str] = {}
     libraries: set[str] = set()
@@ -71,17 +71,17 @@ def is_module(name: str) -> bool:
     return _path(name) is not None
 
 
-def forget_sources() -> None:
-    """Read every module from disk again, for a job that asks whether its code was edited while it ran."""
+def clear_caches() -> None:
+    """Clear the caches, so that a job can check whether its code was edited while it ran."""
     for cached in (_path, _source):
         cached.cache_clear()
 
 
 def _is_outside(module: str) -> bool:
     parts = module.split(".")
-    if module.startswith(SHOWING):
+    if module.startswith(REPORT):
         return False
-    return parts[1] in OUTSIDE or parts[-1] in OF_PARAMETERS
+    return parts[1] in OUTSIDE or parts[-1] in PARAMETER_MODULES
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class _Import:
 
 
 def _modules(imported: _Import, importer: str) -> Iterator[str]:
-    """The modules that an import within this package leads to, `__init__` of packages excepted."""
+    """The modules that an import within this package leads to, without the `__init__` of packages."""
     module = imported.module
     if imported.level:
         package = importer if _is_package(importer) else importer.rpartition(".")[0]
@@ -109,7 +109,7 @@ def _modules(imported: _Import, importer: str) -> Iterator[str]:
     found = _read(_source(module), exported=True)[1]
     exported = {one.name: one for one in found if one.name is not None and (one.level or one.top == PACKAGE)}
     if imported.name is None:
-        # Whoever has the package has all that it re-exports.
+        # An import of the package itself gives access to everything that it re-exports.
         for one in exported.values():
             yield from _modules(one, module)
         return
@@ -146,13 +146,13 @@ def _source(module: str) -> str:
 
 @cache
 def _read(source: str, *, exported: bool = False) -> tuple[str, tuple[_Import, ...]]:
-    """The digest of a module's essence, and its imports; of an `__init__` also those for type checkers (`exported`).
+    """The digest of a module without its wording, and its imports; with `exported` also the imports for type checkers.
 
-    It depends on the text alone, so that a module which nobody edited is not parsed again.
+    The cache is by text, so that a module without edits is parsed once.
     """
     tree = ast.parse(source)
     imports = tuple(_imports(tree, exported=exported))
-    return hashlib.sha256(ast.unparse(essence(tree)).encode()).hexdigest(), imports
+    return hashlib.sha256(ast.unparse(strip_wording(tree)).encode()).hexdigest(), imports
 
 
 def _imports(node: ast.AST, *, exported: bool) -> Iterator[_Import]:

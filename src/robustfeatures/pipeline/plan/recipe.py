@@ -1,4 +1,4 @@
-"""A recipe says exactly how one artifact is made; its digest changes with anything that could change the result."""
+"""A recipe says exactly how one artifact is made. Its digest changes with everything that can change the result."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from robustfeatures.data.settings import Data
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
 from robustfeatures.models.registry import find_factory
-from robustfeatures.pipeline.plan.canonical import plain
-from robustfeatures.pipeline.plan.identity import identity, identity_digest, norm_entries
+from robustfeatures.pipeline.plan.canonical import to_json
+from robustfeatures.pipeline.plan.identity import identity_digest, make_identity, norm_entries
 from robustfeatures.pipeline.study.parameters import Measurement, Parameters
 from robustfeatures.training.settings import Model
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One kind of artifact: `version` is raised by hand where the pipeline writes the same numbers in another form."""
+    """One kind of artifact. `version` is raised by hand when the pipeline writes the same numbers in another form."""
 
     name: str
     parameters: type
@@ -31,7 +31,7 @@ class Stage:
 
     @property
     def module(self) -> str:
-        """The module whose `make` function writes the payload; of it only the science that it calls enters recipes."""
+        """The module whose `make` function writes the payload. Only the science that it calls is in the identity."""
         return f"robustfeatures.pipeline.run.stages.{self.name}"
 
 
@@ -46,8 +46,8 @@ STAGES = {
     )
 }
 
-# What the pipeline calls of the science to hand a network over.
-READING_NETWORKS = ("robustfeatures.models.creation", "robustfeatures.models.weights")
+# The science that loads a network for a job.
+NETWORK_READERS = ("robustfeatures.models.creation", "robustfeatures.models.weights")
 
 STAGE_OF = {stage.parameters: stage for stage in STAGES.values()}
 
@@ -56,7 +56,7 @@ STAGE_OF = {stage.parameters: stage for stage in STAGES.values()}
 class Recipe:
     """How one artifact is made: its stage, its parameters, and the recipes of its inputs by role.
 
-    `family` and `seed` are for people and enter no digest: recipes of one family differ in the seed alone.
+    `family` and `seed` are for people and in no digest. Recipes of one family differ only in the seed.
     """
 
     family: str
@@ -73,14 +73,14 @@ class Recipe:
         return STAGE_OF[type(self.parameters)]
 
     @cached_property
-    def plain_parameters(self) -> Any:
+    def json_parameters(self) -> Any:
         """The parameters as JSON values."""
-        return plain(self.parameters)
+        return to_json(self.parameters)
 
     @cached_property
     def code_entries(self) -> tuple[str, ...]:
-        """The science to start from: what the stage calls, and what the parameters choose by name."""
-        entries = set(norm_entries(self.plain_parameters))
+        """The modules of science that the stage calls, and those that the parameters choose by name."""
+        entries = set(norm_entries(self.json_parameters))
         match self.parameters:
             case Data() as data:
                 entries.add("robustfeatures.data.preparation")
@@ -100,19 +100,19 @@ class Recipe:
         for recipe in self.inputs.values():
             match recipe.parameters:
                 case Model(architecture=architecture):
-                    entries |= {find_factory(architecture.name), *READING_NETWORKS}
+                    entries |= {find_factory(architecture.name), *NETWORK_READERS}
                 case Data() | Derived():
                     entries.add("robustfeatures.data.dataset")
         return tuple(sorted(entries))
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What recipe digest and store key have in common.
+        """The part that the recipe's digest and the store's key have in common.
 
         Raises:
             UserError: a library that makes the artifact is not installed.
         """
-        return identity(self.stage.name, self.stage.version, self.plain_parameters, self.code_entries)
+        return make_identity(self.stage.name, self.stage.version, self.json_parameters, self.code_entries)
 
     @cached_property
     def digest(self) -> str:
@@ -124,14 +124,14 @@ class Recipe:
         return f"{self.label}-{self.digest}"
 
     def record(self) -> dict[str, Any]:
-        """All that a job needs to make the artifact, as JSON values."""
+        """Everything that a job needs to make the artifact, as JSON values."""
         return {
             "label": self.label,
             "family": self.family,
             "stage": self.stage.name,
             "digest": self.digest,
             "identity": self.identity,
-            "parameters": self.plain_parameters,
+            "parameters": self.json_parameters,
             "code_entries": list(self.code_entries),
             "inputs": {role: recipe.name for role, recipe in self.inputs.items()},
         }
@@ -142,7 +142,7 @@ class Recipe:
         return f"{self.stage.name}/{self.artifact}"
 
     def collect(self, found: dict[str, Recipe]) -> None:
-        """Add this recipe and all it builds on to `found` by name, inputs first, each once."""
+        """Add this recipe and all recipes that it builds on to `found` by name, inputs first."""
         if self.name not in found:
             for below in self.inputs.values():
                 below.collect(found)

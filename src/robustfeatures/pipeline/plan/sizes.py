@@ -1,4 +1,4 @@
-"""How many images a data set will have, and of which shape: from its study, and from the user's own files."""
+"""The number and shape of a data set's images before they are read: from the study and from the user's own files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from robustfeatures.pipeline.plan.recipe import Recipe
 
 
-def size_below(recipe: Recipe) -> Size | None:
-    """The size of the original data set that a recipe builds on; None where files cannot be counted."""
+def original_data_size(recipe: Recipe) -> Size | None:
+    """The size of the original data set that a recipe builds on; None if its files cannot be counted."""
     while not isinstance(recipe.parameters, Data):
         recipe = recipe.inputs["data"]
     return _recipe_size(recipe)
 
 
-# Of each data set once, since many recipes build on it and a folder may hold a million names.
+# Counted once for each data set, because many recipes build on it and a folder may hold a million names.
 @cache
 def _recipe_size(recipe: Recipe) -> Size | None:
     assert isinstance(recipe.parameters, Data)
@@ -33,15 +33,15 @@ def _recipe_size(recipe: Recipe) -> Size | None:
 
 
 def data_size(data: Data) -> Size | None:
-    """The images of each split after all operations, and their shape; None where files cannot be counted.
+    """The number of images of each split after all operations, and their shape; None if files cannot be counted.
 
-    Shares of what is listed or named are taken to be the same in all splits of one origin. Operations on classes are
-    taken to keep every image.
+    This assumes that a list or a pattern selects the same share of every split of one origin, and that operations on
+    classes keep every image.
     """
     source = _source_size(data)
     if source is None:
         return None
-    counts = _split(data, source.images)
+    counts = _count_splits(data, source.images)
     origins = {split: _origin(split, source.images) for split in counts}
     names = dict(source.names)
 
@@ -57,10 +57,10 @@ def data_size(data: Data) -> Size | None:
                 counts[split] = max(0, whole - samples) if rest else min(whole, samples)
             case KeepListed(split=split) if split in source.images:
                 whole = source.images[split]
-                keep(split, min(_listed(operation, whole), whole), whole)
+                keep(split, min(_count_listed(operation, whole), whole), whole)
             case KeepNamed(pattern=pattern):
                 for origin, files in names.items():
-                    names[origin] = _matching(files, pattern)
+                    names[origin] = _match_names(files, pattern)
                     keep(origin, len(names[origin]), max(1, len(files)))
             case Concatenate(data=other):
                 joined = data_size(other)
@@ -78,21 +78,21 @@ def _source_size(data: Data) -> Size | None:
     size = find_source(data.source).size
     if isinstance(size, Size):
         return size
-    return None if data.path is None else _counted(size, Path(data.path))
+    return None if data.path is None else _count_files(size, Path(data.path))
 
 
 @cache
-def _counted(counter: str, path: Path) -> Size | None:
+def _count_files(counter: str, path: Path) -> Size | None:
     count: Counter = load_attribute(counter)
     try:
         return count(path)
-    # Damaged files raise many kinds of errors; the job that reads them says which file and why.
+    # Damaged files raise many kinds of errors. The job that reads them names the file and the error.
     except Exception:
         return None
 
 
-def _split(data: Data, images: Mapping[str, int]) -> dict[str, int]:
-    """The images of each split after the shares for testing and validation are drawn."""
+def _count_splits(data: Data, images: Mapping[str, int]) -> dict[str, int]:
+    """The number of images of each split after the test and validation shares are split off."""
     counts = {"train" if split == POOL else split: count for split, count in images.items()}
     whole = counts.get("train", 0)
     for split, share in (("test", data.test), ("validation", data.validation)):
@@ -103,15 +103,15 @@ def _split(data: Data, images: Mapping[str, int]) -> dict[str, int]:
 
 
 def _origin(split: str, images: Mapping[str, int]) -> str:
-    """The split or pool of the source that a split is drawn from."""
+    """The split or pool of the source that a split comes from."""
     if POOL in images:
         return POOL
     return split if split in images else "train"
 
 
 @cache
-def _listed(operation: KeepListed, whole: int) -> int:
-    """How many images a list names; all where it cannot be read, which the job says."""
+def _count_listed(operation: KeepListed, whole: int) -> int:
+    """How many images a list names; `whole` if it cannot be read, which is an error of the job."""
     from robustfeatures.data.operations import read_listed_entries
 
     try:
@@ -120,7 +120,7 @@ def _listed(operation: KeepListed, whole: int) -> int:
         return whole
 
 
-def _matching(files: Sequence[str], pattern: str) -> list[str]:
+def _match_names(files: Sequence[str], pattern: str) -> list[str]:
     """The file names that a pattern matches, as in `data.operations`."""
     whole = "/" in pattern
     return [file for file in files if fnmatchcase(file if whole else file.rpartition("/")[2], pattern)]

@@ -1,4 +1,4 @@
-"""What of a module's syntax decides numbers: all but docstrings, the wording of errors, logs, and imports for types."""
+"""The part of a module's syntax that can change numbers, without docstrings, error messages, logs and type imports."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterable
 
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
-# What is imported from these only serves messages.
-OF_MESSAGES = frozenset({"logging", "robustfeatures.errors"})
+# Imports from these modules only serve messages.
+MESSAGE_MODULES = frozenset({"logging", "robustfeatures.errors"})
 BLOCKS = ("body", "finalbody")
 
 
-def essence(tree: ast.Module) -> ast.Module:
-    """The tree without docstrings, arguments and causes of `raise`, statements that only log, and imports for types."""
+def strip_wording(tree: ast.Module) -> ast.Module:
+    """The tree without docstrings, arguments and causes of `raise`, log statements, and imports for type checkers."""
     loggers = {
         target.id
         for node in tree.body
@@ -20,19 +20,19 @@ def essence(tree: ast.Module) -> ast.Module:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    reduced: ast.Module = _Reduced({"logging", *loggers}).visit(tree)
+    reduced: ast.Module = _WordingStripper({"logging", *loggers}).visit(tree)
     return reduced
 
 
 def is_type_checking(node: ast.If) -> bool:
-    """Whether what stands under this `if` is for type checkers alone."""
+    """Whether only type checkers run the body of this `if`."""
     match node.test:
         case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
             return True
     return False
 
 
-class _Reduced(ast.NodeTransformer):
+class _WordingStripper(ast.NodeTransformer):
     def __init__(self, loggers: Iterable[str]) -> None:
         self.loggers = frozenset(loggers)
 
@@ -46,7 +46,7 @@ class _Reduced(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         match node.value:
-            # A docstring, or a string that stands where one could.
+            # A docstring, or another string that is a whole statement.
             case ast.Constant(value=str()):
                 return None
             case ast.Call(func=ast.Attribute(value=logger, attr=level)) if level in LEVELS and self._is_logger(logger):
@@ -54,7 +54,7 @@ class _Reduced(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Pass(self, node: ast.Pass) -> None:
-        """Blocks that end up empty get one anew."""
+        """Remove `pass`; `generic_visit` adds one to a block that is empty at the end."""
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
         return None if _gets_logger(node.value) else self.generic_visit(node)
@@ -68,17 +68,17 @@ class _Reduced(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         if not is_type_checking(node):
             return self.generic_visit(node)
-        # What stands in its `else` runs.
+        # The `else` branch runs.
         otherwise = ast.Module(node.orelse, [])
         super().generic_visit(otherwise)
         return otherwise.body
 
     def visit_Import(self, node: ast.Import) -> ast.AST | None:
-        node.names = [one for one in node.names if one.name not in OF_MESSAGES]
+        node.names = [one for one in node.names if one.name not in MESSAGE_MODULES]
         return node if node.names else None
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        return None if node.module in OF_MESSAGES else node
+        return None if node.module in MESSAGE_MODULES else node
 
     def _is_logger(self, node: ast.expr) -> bool:
         return (isinstance(node, ast.Name) and node.id in self.loggers) or _gets_logger(node)

@@ -1,4 +1,4 @@
-"""Tasks: what Snakemake runs as one job, written down so that a job need not unfold the study again."""
+"""Tasks: the jobs of Snakemake, written down so that a job need not unfold the study again."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One job: the artifacts it makes, the tasks it waits for, its parts, and what it asks of the machine.
+    """One job: the artifacts it makes, the tasks it waits for, its parts, and the resources it needs.
 
-    `name` is `<stage>/<label>-<digest>`: that of its only artifact, or of a batch of seeds, and the file that Snakemake
-    tracks lies under it. `memory_mb` and `minutes` are those of one part on the first try.
+    `name` is `<stage>/<label>-<digest>` of its only artifact or of a batch; Snakemake tracks the file of that name.
+    `memory_mb` and `minutes` are those of one part on the first try.
     """
 
     name: str
@@ -39,20 +39,20 @@ class Task:
 
     @property
     def is_batch(self) -> bool:
-        """Whether the file Snakemake tracks stands for several references."""
+        """Whether the file that Snakemake tracks stands for several references."""
         return self.artifacts != (self.name,)
 
 
-def tasks_of(plan: Plan, config: Config, gpus: int) -> list[Task]:
-    """The jobs of a plan, inputs first: up to `seeds_per_job` artifacts of one family, of up to
-    `rows_per_job` rows that the same views need.
+def make_tasks(plan: Plan, config: Config, gpus: int) -> list[Task]:
+    """The jobs of a plan, inputs first.
 
-    `gpus` is how many GPUs each job asks for whose stage computes on one.
+    A job makes up to `seeds_per_job` artifacts of one family, for up to `rows_per_job` rows that the same views need.
+    `gpus` is the number of GPUs for each job that computes on one.
     """
     batches = dict(_batches(plan, config))
-    home = {artifact: name for name, members in batches.items() for artifact in members}
+    task_of = {artifact: name for name, members in batches.items() for artifact in members}
     below = {
-        name: tuple(dict.fromkeys(home[needed] for member in members for needed in plan.inputs(member)))
+        name: tuple(dict.fromkeys(task_of[needed] for member in members for needed in plan.inputs(member)))
         for name, members in batches.items()
     }
     return [
@@ -62,16 +62,16 @@ def tasks_of(plan: Plan, config: Config, gpus: int) -> list[Task]:
 
 
 def _batches(plan: Plan, config: Config) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Name and members of each job; all of them lie at one depth, so that no two jobs wait for one another."""
-    depths, shown = _depths(plan), _shown(plan)
+    """Name and members of each job. The members have one depth, so that no two jobs wait for each other."""
+    depths, needed_by = _depths(plan), _views_by_artifact(plan)
     families: dict[tuple[str, str, int], list[str]] = {}
     for name, recipe in plan.recipes.items():
         families.setdefault((recipe.stage.name, recipe.family, depths[name]), []).append(name)
     alike: dict[Hashable, list[tuple[str, tuple[str, ...]]]] = {}
     for (stage, family, depth), artifacts in families.items():
         for members in _chunks(artifacts, config.seeds_per_job):
-            views = {shown[name] for name in members}
-            # Rows that different views need stay apart, so that one of these can be made without the others.
+            views = {needed_by[name] for name in members}
+            # Rows of different views do not share a job, so that each view can be made without the others.
             together = (stage, depth, *views) if len(views) == 1 else members
             alike.setdefault(together, []).append((f"{stage}/{family}", members))
     for rows in alike.values():
@@ -88,15 +88,15 @@ def _chunks(items: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:
 
 
 def _depths(plan: Plan) -> dict[str, int]:
-    """How many artifacts lie on the longest way down from each, itself among them."""
+    """The number of artifacts on the longest path from each artifact down to the data, itself included."""
     depths: dict[str, int] = {}
     for name in plan.recipes:
         depths[name] = 1 + max((depths[below] for below in plan.inputs(name)), default=0)
     return depths
 
 
-def _shown(plan: Plan) -> dict[str, frozenset[str]]:
-    """The views that need each artifact, directly or through others."""
+def _views_by_artifact(plan: Plan) -> dict[str, frozenset[str]]:
+    """The views that need each artifact, directly or indirectly."""
     views: dict[str, set[str]] = {name: set() for name in plan.recipes}
     for view in plan.views:
         for name in view.inputs:
@@ -119,7 +119,7 @@ def _task(
     stage = recipes[0].stage
     needed = [estimate(recipe) for recipe in recipes]
     parts = config.parts(stage.name)
-    # What builds on nothing is a toy model, which a processor is as fast at.
+    # A recipe without inputs is a toy model, which a processor computes as fast.
     used = gpus if stage.uses_torch and recipes[0].inputs else 0
     minutes = sum(each.minutes(gpu=used > 0, threads=config.threads_per_job, parts=parts) for each in needed)
     memory_mb = max(each.memory_mb for each in needed)
@@ -140,7 +140,7 @@ def task_record(task: Task) -> dict[str, Any]:
 
 
 def read_task(artifacts: Artifacts, name: str) -> Task:
-    """The task of that name, as the plan was written down.
+    """The task of that name, from the plan that `prepare` wrote.
 
     Raises:
         UserError: no study that was unfolded here plans it.

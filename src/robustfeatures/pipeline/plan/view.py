@@ -1,4 +1,4 @@
-"""Views: the tables, figures, claims and the page that a study shows, each with the digest of all it depends on."""
+"""Views: the tables, figures, claims and the page of a study, each with the digest of everything it depends on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from robustfeatures.experiments.catalogue import experiment_modules
 from robustfeatures.experiments.experiment import Experiment, Need
-from robustfeatures.pipeline.plan.canonical import digest, plain
-from robustfeatures.pipeline.plan.identity import science
+from robustfeatures.pipeline.plan.canonical import digest, to_json
+from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.study.checks import PUBLISHED
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).resolve().parents[1] / "report" / "page.html"
 
-# What each kind of view writes below results/<study>/, by the experiment's id.
+# The files that each kind of view writes below results/<study>/; {id} is the experiment's.
 OUTPUTS = {
     "table": ("tables/{id}.csv", "tables/{id}.md", "tables/{id}.tex"),
     "figure": ("figures/{id}.png", "figures/{id}.pdf", "figures/{id}.txt"),
@@ -31,17 +31,17 @@ OUTPUTS = {
 
 @dataclass(frozen=True)
 class Part:
-    """One experiment of a study with its settings and what it needs."""
+    """One experiment of a study with its settings and the artifacts that it needs."""
 
     experiment: Experiment
     settings: Any
     needs: Sequence[Need]
 
     def record(self) -> dict[str, Any]:
-        """The part as JSON values; artifacts stand for needs."""
+        """The part as JSON values, with the name of each needed artifact."""
         return {
             "id": self.experiment.id,
-            "settings": plain(self.settings),
+            "settings": to_json(self.settings),
             "needs": [
                 {"row": need.row, "seed": need.seed, "artifact": need.recipe.name, "columns": dict(need.columns)}
                 for need in self.needs
@@ -51,9 +51,9 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One table, figure or page of a study, of one experiment or of several.
+    """One table, figure, claims file or page of a study, for one experiment or for several.
 
-    `views` are the views it links to (the report); `published_setting` and `precision` are the study's.
+    The report links to the other `views`. `published_setting` and `precision` are those of the study.
     """
 
     study: str
@@ -66,19 +66,19 @@ class View:
 
     @cached_property
     def label(self) -> str:
-        """Study and, where the view is of one experiment, its id."""
+        """The study's name; a table or figure adds the id of its experiment."""
         return f"{self.study}-{self.parts[0].experiment.id}" if self.kind in ("table", "figure") else self.study
 
     @cached_property
     def code_entries(self) -> tuple[str, ...]:
-        """The stage's module and those of the experiments."""
+        """The module of the view and those of the experiments."""
         modules = {experiment_modules()[part.experiment.id] for part in self.parts}
         view = f"robustfeatures.pipeline.report.views.{self.kind}"
         return tuple(sorted({view, "robustfeatures.pipeline.report.building", *modules}))
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """All that the job needs, as JSON values."""
+        """Everything that the job needs, as JSON values."""
         return {
             "stage": self.kind,
             "label": self.label,
@@ -99,7 +99,7 @@ class View:
             ],
             "outputs": list(self.outputs),
             "code_entries": list(self.code_entries),
-            **science(self.code_entries),
+            **identify_science(self.code_entries),
         }
 
     @property
@@ -121,13 +121,13 @@ class View:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """The artifacts it reads, `<stage>/<label>-<digest>`, each once."""
+        """The artifacts it reads, `<stage>/<label>-<digest>`, without duplicates."""
         needed = [need["artifact"] for part in self.record["parts"] for need in part["needs"]]
         return tuple(dict.fromkeys([*needed, *(view.artifact for view in self.views)]))
 
 
-def views_of(study: Study, name: str, parts: Mapping[str, Part]) -> list[View]:
-    """Every view of a study: a table and a figure per experiment that has one, the claims, and the report."""
+def make_views(study: Study, name: str, parts: Mapping[str, Part]) -> list[View]:
+    """Every view of a study: a table and a figure for each experiment that defines them, the claims, the report."""
 
     computed = f"{study.precision}, compiled by torch" if study.compile else study.precision
 

@@ -1,1 +1,1 @@
-"""What tables, figures and the page say beside their numbers: cells, captions, how all was made."""
+"""Tables, figures, claims and the page: their numbers as text, their captions and their provenance."""

@@ -1,4 +1,4 @@
-"""The job behind a table, a figure, the claims or the page: from references to files that people open."""
+"""The job that writes a table, a figure, the claims or the page, from the references of its artifacts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import hash_file, read_json, write_atomically, write_json
-from robustfeatures.pipeline.plan.identity import science
+from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.checks import PUBLISHED
@@ -33,7 +33,7 @@ TABLES = {
 
 @dataclass(frozen=True)
 class ViewJob:
-    """What a view's stage may ask: the record of the view, and the results of its experiments."""
+    """The record of a view and the results of its experiments, for the module that writes the view."""
 
     record: Mapping[str, Any]
     artifacts: Artifacts
@@ -45,7 +45,7 @@ class ViewJob:
         return self.artifacts.root.parent / str(self.record["study"])
 
     def experiments(self) -> Iterator[tuple[Experiment, Results]]:
-        """Each experiment of the view with what it measured."""
+        """Each experiment of the view with its results."""
         from robustfeatures.experiments.catalogue import load_experiment
 
         for part in self.record["parts"]:
@@ -53,7 +53,7 @@ class ViewJob:
             yield found, self._results(found, part)
 
     def recipes(self) -> list[dict[str, Any]]:
-        """The records of all recipes behind the view, each once, inputs first."""
+        """The records of all recipes that the view builds on, each once, inputs first."""
         found: dict[str, dict[str, Any]] = {}
 
         def collect(artifact: str) -> None:
@@ -86,12 +86,12 @@ class ViewJob:
                 else:
                     rows = pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
                     kind = TABLES[reference["stage"], path.name]
-                    frames[kind].append(with_attack_names(rows, reference["recipe"]) if kind == "evaluations" else rows)
+                    frames[kind].append(add_attack_names(rows, reference["recipe"]) if kind == "evaluations" else rows)
         read = {
             kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()
         }
         published = read_published(experiment, self.record["published_setting"])
-        together, single = by_attack(read["evaluations"])
+        together, single = split_by_attack(read["evaluations"])
         histories = read["histories"]
         return Results(
             evaluations=together,
@@ -110,7 +110,7 @@ class ViewJob:
 
 
 def attack_names(recipe: Mapping[str, Any]) -> list[str]:
-    """The names of the attacks of an evaluation, from its record, in the order in which they run."""
+    """The names of an evaluation's attacks from its recipe's record, in the order in which they run."""
     from pydantic import TypeAdapter
 
     from robustfeatures.attacks.evaluating.settings import Evaluation
@@ -119,8 +119,8 @@ def attack_names(recipe: Mapping[str, Any]) -> list[str]:
     return [attack.name for attack in parameters.attacks]
 
 
-def with_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of one evaluation with the name of the `attack` that ran last, and whether it is the `final` one."""
+def add_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
+    """Add two columns to the rows of an evaluation: the last `attack` that ran, and whether it is the `final` one."""
     names = attack_names(recipe)
     named = rows.assign(final=(rows["eps"] == 0) | (rows["attacks"] == len(names)))
     last = [names[count - 1] if count else "" for count in rows["attacks"]]
@@ -128,8 +128,8 @@ def with_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataF
     return named
 
 
-def by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Evaluations in percent: of all attacks together, and of each with those before it."""
+def split_by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Accuracies in percent: under all attacks together, and under each attack with those before it."""
     if not len(rows):
         return rows, rows
     shares = rows.assign(accuracy=percent(rows["correct"] / rows["total"]))
@@ -139,9 +139,9 @@ def by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any] | None:
-    """What the paper prints for an experiment: source, setting, rows.
+    """The published values of an experiment: source, setting, rows; None if the paper prints none.
 
-    In this setting or else in every one, each row then saying which.
+    If the paper has no values in this setting, those of every setting are returned, and each row names its setting.
     """
     from robustfeatures.pipeline.study.yaml import read_yaml
 
@@ -157,7 +157,7 @@ def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any
 
 
 def build_view(reference: Path, *, store: Store) -> None:
-    """Write the files of the view that `reference` names, then the reference; older ones of the same view go.
+    """Write the files of the view that `reference` names, then the reference; remove older references of the view.
 
     Raises:
         UserError: the view was never planned, its code has changed since, or an input is missing.
@@ -167,14 +167,14 @@ def build_view(reference: Path, *, store: Store) -> None:
         record = read_json(artifacts.plan(artifact))
     except (OSError, ValueError) as error:
         raise UserError(f"{reference}: no study that was unfolded here plans this view") from error
-    if science(tuple(record["code_entries"])) != {name: record[name] for name in ("code", "libraries")}:
+    if identify_science(tuple(record["code_entries"])) != {name: record[name] for name in ("code", "libraries")}:
         raise UserError(f"{artifact}: its code changed after the plan was made; run snakemake again")
     results = artifacts.root.parent
     stage = import_module(f"robustfeatures.pipeline.report.views.{record['stage']}")
     contents: Mapping[str, bytes] = stage.make(ViewJob(record, artifacts, store))
     for name in record["outputs"]:
         write_atomically(results / name, contents[Path(name).suffix])
-    # The files now show this view alone, so no other reference of the same view may claim them.
+    # The files now show this plan, so the references of older plans of the view are no longer valid.
     for older in artifacts.builds(record["stage"], record["label"]):
         older.unlink()
     files = {name: {"sha256": hash_file(results / name)} for name in record["outputs"]}

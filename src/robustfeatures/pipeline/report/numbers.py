@@ -1,31 +1,31 @@
-"""Numbers as people read them: as many digits as the spread over seeds leaves meaningful."""
+"""Numbers as text, with the digits that the spread over seeds leaves meaningful."""
 
 from __future__ import annotations
 
 import math
 import re
 
-# Beyond these powers of ten a number is written with an exponent.
+# Outside these powers of ten a number has an exponent.
 SMALLEST, LARGEST = -4, 6
 PERCENT_DECIMALS = 2
 
 
-def number(value: object) -> str:
-    """A value of any kind as text: four significant digits of a float, nothing for a missing one."""
+def format_number(value: object) -> str:
+    """A value of any kind as text: a float has four significant digits, a missing value is empty."""
     if not isinstance(value, float):
         return "" if value is None else str(value)
     if math.isnan(value):
         return ""
     if math.isinf(value):
         return "infinity" if value > 0 else "-infinity"
-    return short_exponent(f"{value:.4g}")
+    return shorten_exponent(f"{value:.4g}")
 
 
-def measured(values: list[float], spread: float, *, percent: bool) -> list[str]:
-    """These values of one quantity and its spread, all with the same decimals: two of a percentage, else as many as
-    show two digits of the spread, or four of the first value where there is no spread; the spread comes last.
+def format_quantity(values: list[float], spread: float, *, percent: bool) -> list[str]:
+    """The values of one quantity as text, then its spread, all with the same number of decimals.
 
-    Missing values are empty.
+    A percentage has two decimals. Another quantity has two significant digits of the spread, or without a spread four
+    of the first value. Missing values are empty.
     """
     size = next((abs(value) for value in values if math.isfinite(value) and value), 0.0)
     power = math.floor(math.log10(size)) if size else 0
@@ -40,6 +40,6 @@ def measured(values: list[float], spread: float, *, percent: bool) -> list[str]:
     return [text if math.isfinite(value) else "" for text, value in zip(texts, (*values, spread), strict=True)]
 
 
-def short_exponent(text: str) -> str:
-    """1.2e-05 as 1.2e-5."""
+def shorten_exponent(text: str) -> str:
+    """Write 1.2e-05 as 1.2e-5."""
     return re.sub(r"e([+-])0*(\d+)$", lambda found: f"e{found[1].strip('+')}{found[2]}", text)

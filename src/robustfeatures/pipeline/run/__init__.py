@@ -1,1 +1,1 @@
-"""One job: from a planned recipe to a published payload."""
+"""The jobs: each makes a payload from a planned recipe and publishes it in the store."""

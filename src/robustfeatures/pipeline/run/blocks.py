@@ -1,4 +1,4 @@
-"""The blocks that a derived set or an evaluation is made of: each is kept as soon as it is finished, by any job."""
+"""The blocks of a derived set or an evaluation. Each block stays in the store once any job has finished it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Share:
     part: int
     parts: int
 
-    def of(self, names: Sequence[str]) -> Sequence[str]:
-        """The names that fall to this part; together the parts have each once."""
+    def select(self, names: Sequence[str]) -> Sequence[str]:
+        """The names that belong to this part. Each name belongs to exactly one part."""
         first, end = (len(names) * place // self.parts for place in (self.part - 1, self.part))
         return names[first:end]
 
 
 @dataclass
 class Blocks:
-    """The blocks of one payload; a job that makes a `share` of them leaves it to another to put all together.
+    """The blocks of one payload. A job makes its `share` of them; a job whose share is all of them also joins them.
 
-    Beside each lies a note of its SHA-256 and of the seconds it took, written when it is whole.
+    Beside each finished block lies a note with its SHA-256 and the seconds it took.
     """
 
     store: Store
@@ -38,26 +38,26 @@ class Blocks:
     finished: list[str] = field(default_factory=list)
 
     @property
-    def whole(self) -> bool:
-        """Whether this job makes all blocks and puts them together."""
+    def is_whole(self) -> bool:
+        """Whether this job makes all blocks and joins them."""
         return self.share.parts == 1
 
     @property
     def report(self) -> str:
-        """The name of the file in which this job says how far it is."""
-        return "progress.json" if self.whole else f"progress-{self.share.part}-of-{self.share.parts}.json"
+        """The name of the file in which this job reports its progress."""
+        return "progress.json" if self.is_whole else f"progress-{self.share.part}-of-{self.share.parts}.json"
 
     def path(self, name: str) -> Path:
         """The file of a finished block."""
         return self.store.block(self.key, name)
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Those of this job's share that are not finished yet."""
-        return [name for name in self.share.of(names) if not self._note(name).exists()]
+        """The blocks of this job's share that are not finished."""
+        return [name for name in self.share.select(names) if not self._note(name).exists()]
 
     def finish(self, names: Sequence[str], make: Callable[[str, Path], None]) -> None:
-        """Have `make` write each missing block of this job's share to a path; no two jobs make the same one at once."""
-        self.finished = list(self.share.of(names))
+        """Call `make(name, path)` for each missing block of this job's share. No two jobs make a block at once."""
+        self.finished = list(self.share.select(names))
         for name in self.missing(names):
             with self.store.lease(self.key, name):
                 if self._note(name).exists() or self.store.manifest(self.key) is not None:
@@ -72,11 +72,11 @@ class Blocks:
                 note = {"sha256": hash_file(path), "seconds": time.monotonic() - began}
                 write_json(self._note(name), note)
 
-    def checked(self, names: Sequence[str]) -> float:
-        """The seconds that all blocks took, once each is found as it was written; a damaged one is forgotten.
+    def check(self, names: Sequence[str]) -> float:
+        """Check every block against its SHA-256; returns the seconds that all of them took.
 
         Raises:
-            UserError: a block is damaged.
+            UserError: a block is damaged. Its note is removed, so that the next run makes it again.
         """
         seconds = 0.0
         for name in names:

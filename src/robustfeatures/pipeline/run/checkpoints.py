@@ -1,4 +1,4 @@
-"""The state of a training between two steps, on disk."""
+"""Checkpoints of a training on disk."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ REQUESTS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Checkpoints:
-    """One file that always holds a whole state: written beside it, then renamed.
+    """One file that always holds a complete state, because each state is written to another file and then renamed.
 
-    Inside `with`, a request to end (SIGTERM, as a scheduler sends it before the time is up, or Ctrl-C) makes a
-    checkpoint due, and the program leaves when it is saved.
+    Inside `with`, a request to end makes a checkpoint due, and the program ends when it is saved. The request is
+    Ctrl-C or SIGTERM, which a scheduler sends before the time is up.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,31 +44,31 @@ class Checkpoints:
 
     def _leave(self, number: int, frame: object) -> None:
         if number == signal.SIGINT and self.request is not None:
-            # Twice means at once.
+            # A second Ctrl-C ends the program at once.
             raise KeyboardInterrupt
         self.request = signal.Signals(number)
 
     def load(self, device: torch.device) -> dict[str, Any] | None:
-        """The saved state on `device`, or None where there is none or it cannot be read."""
+        """The saved state on `device`; None if there is none or it cannot be read."""
         if not self.path.exists():
             return None
         try:
             state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
-        # Which error a damaged file raises depends on its bytes, and torch promises none.
+        # A damaged file can raise any error, depending on its bytes.
         except Exception as error:
             log.warning("%s cannot be read and is dropped, the training begins anew: %s", self.path, error)
             return None
         return state
 
-    def due(self) -> bool:
-        """Whether the last time was long enough ago, or there will be no other."""
+    def is_due(self) -> bool:
+        """Whether the last checkpoint is old enough, or the program was asked to end."""
         return self.request is not None or time.monotonic() - self.last >= INTERVAL
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state; where the disk is full, the last one stays.
+        """Save the state. If the disk is full, the previous state stays.
 
         Raises:
-            UserError: the program was asked to end, and does so now.
+            UserError: the program was asked to end; the state is saved.
         """
         buffer = io.BytesIO()
         torch.save(state, buffer)

@@ -1,4 +1,4 @@
-"""The GPUs of this machine: how many there are, and which of them a job may use, without importing torch."""
+"""The GPUs of this machine and which of them a job may use. Imports no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 WAIT_SECONDS = 0.5
 
 
-def present() -> list[str]:
+def visible_gpus() -> list[str]:
     """The GPUs that this process may use, by number or identifier, as CUDA_VISIBLE_DEVICES names them."""
     if VISIBLE in os.environ:
         return [name for name in os.environ[VISIBLE].split(",") if name.strip() not in ("", "-1")]
@@ -32,19 +32,19 @@ def present() -> list[str]:
 
 
 @contextmanager
-def none_shown() -> Iterator[None]:
+def hide_gpus() -> Iterator[None]:
     """Show this process no GPU."""
     os.environ[VISIBLE] = ""
     yield
 
 
 @contextmanager
-def one_taken() -> Iterator[None]:
-    """Show this process one GPU of the machine alone, which no other job of this user has taken; waits for one.
+def take_gpu() -> Iterator[None]:
+    """Show this process exactly one GPU, which no other job of this user has taken; waits until one is free.
 
-    Where there are no GPUs, nothing happens.
+    Without GPUs nothing happens.
     """
-    names = present()
+    names = visible_gpus()
     if not names:
         yield
         return

@@ -1,4 +1,4 @@
-"""One job: from a planned recipe to a published payload and its reference."""
+"""One job: it makes the payload of a planned recipe, publishes it, and writes its reference."""
 
 from __future__ import annotations
 
@@ -20,21 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import read_json
-from robustfeatures.pipeline.plan.identity import differences, forget, identity_digest, science
+from robustfeatures.pipeline.plan.identity import clear_caches, differences, identify_science, identity_digest
 from robustfeatures.pipeline.plan.reach import ROOT
 from robustfeatures.pipeline.plan.tasks import Task, read_task
 from robustfeatures.pipeline.run import gpus
 from robustfeatures.pipeline.run.blocks import Blocks, Share
-from robustfeatures.pipeline.run.memory import keep_freed
+from robustfeatures.pipeline.run.memory import keep_freed_memory
 from robustfeatures.pipeline.run.progress import Progress
 from robustfeatures.pipeline.store.content import content_digest
-from robustfeatures.pipeline.store.references import (
-    Artifacts,
-    read_reference,
-    write_batch,
-    write_part,
-    write_reference,
-)
+from robustfeatures.pipeline.store.references import Artifacts, read_reference, write_batch, write_part, write_reference
 from robustfeatures.pipeline.store.store import Store, discard
 
 if TYPE_CHECKING:
@@ -46,15 +40,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a result is likely to depend on, recorded beside it.
+# The versions of these are recorded beside each result.
 PACKAGES = ("torch", "numpy", "zarr", "scikit-learn", "safetensors", "snakemake")
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """Where a job runs, none of which is part of a recipe: the store, the raw downloads, device, threads, terminal.
+class Environment:
+    """Where a job runs: the store, the folder of downloads, device, threads, terminal. No recipe depends on it.
 
-    `share_gpus` where the jobs of one machine have to agree on who has which GPU; a scheduler sees to that itself.
+    With `share_gpus` the jobs of one machine agree on which job has which GPU; a scheduler does that itself.
     """
 
     store: Store
@@ -66,12 +60,12 @@ class Surroundings:
 
 
 class Job:
-    """What a stage may ask of the job that runs it, and what the job hands to the science as its `Run`."""
+    """A running job, as its stage sees it. It is also the `Run` that the science receives."""
 
     def __init__(
         self,
         scratch: Path,
-        surroundings: Surroundings,
+        environment: Environment,
         inputs: Mapping[str, Path],
         blocks: Blocks,
         progress: Progress,
@@ -79,14 +73,14 @@ class Job:
         """`inputs` are the payloads by their roles."""
         self.scratch = scratch
         self.inputs = inputs
-        self.store = surroundings.store
-        self.raw = surroundings.raw
+        self.store = environment.store
+        self.raw = environment.raw
         self.blocks = blocks
         self.progress = progress
         self.computing_seconds = 0.0
-        # What else is to be recorded beside the result, outside every digest.
+        # Further costs to record beside the result; they are in no digest.
         self.costs: dict[str, float] = {}
-        self._device = surroundings.device
+        self._device = environment.device
 
     @cached_property
     def device(self) -> torch.device:
@@ -105,13 +99,13 @@ class Job:
         return self.inputs.keys()
 
     def dataset(self, role: str, split: str) -> ImageDataset:
-        """One split of the data set in that role; its images are read where they are asked for."""
+        """One split of the data set in that role. Its images are read from disk when they are indexed."""
         from robustfeatures.pipeline.store.datasets import read_dataset
 
         return read_dataset(self.inputs[role], split, in_memory=False)
 
     def network(self, role: str) -> Network:
-        """The network in that role, newly loaded, in eval mode, on the device."""
+        """The network in that role, newly loaded, in eval mode, on the job's device."""
         from robustfeatures.pipeline.store.networks import load_network
 
         return load_network(self.inputs[role], self.device)
@@ -126,24 +120,26 @@ class Job:
             self.computing_seconds += time.monotonic() - began
 
 
-def build(tracked: Path, surroundings: Surroundings) -> None:
-    """Make the artifacts of a planned task, whose file Snakemake tracks: find each payload in the store, or compute it.
+def build(tracked: Path, environment: Environment) -> None:
+    """Make the artifacts of a planned task: find each payload in the store, or compute it.
+
+    `tracked` is the task's file that Snakemake tracks.
 
     Raises:
         UserError: the task was never planned, the code of an artifact has changed since, an input is missing, or the
-            stage found something that the user can mend.
+            stage found an error that the user can fix.
     """
     artifacts, name = Artifacts.of(tracked)
     task = read_task(artifacts, name)
-    with _gpu(task, surroundings):
+    with _gpu(task, environment):
         for artifact in task.artifacts:
-            _build(artifacts, artifact, surroundings)
+            _build(artifacts, artifact, environment)
     if task.is_batch:
         write_batch(tracked, task.artifacts)
 
 
-def build_part(tracked: Path, share: Share, surroundings: Surroundings) -> None:
-    """Make the blocks that are a part's share of the artifacts of a planned task, and leave them in the store.
+def build_part(tracked: Path, share: Share, environment: Environment) -> None:
+    """Make one share of the blocks of a planned task's artifacts, and leave these blocks in the store.
 
     Raises:
         UserError: as `build`.
@@ -151,24 +147,24 @@ def build_part(tracked: Path, share: Share, surroundings: Surroundings) -> None:
     artifacts, name = Artifacts.of(tracked)
     kept: dict[str, list[str]] = {}
     task = read_task(artifacts, name)
-    with _gpu(task, surroundings):
+    with _gpu(task, environment):
         for artifact in task.artifacts:
-            record = planned(artifacts, artifact)
-            inputs, key = _located(artifacts, record)
-            if surroundings.store.manifest(key) is None:
-                given = _given(surroundings.store, inputs)
-                kept[key] = compute(artifact, record, given, key, share, surroundings)
+            record = read_plan(artifacts, artifact)
+            inputs, key = _find_inputs(artifacts, record)
+            if environment.store.manifest(key) is None:
+                payloads = _find_payloads(environment.store, inputs)
+                kept[key] = compute(artifact, record, payloads, key, share, environment)
     write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
 
 
-def _build(artifacts: Artifacts, artifact: str, surroundings: Surroundings) -> None:
-    store = surroundings.store
-    record = planned(artifacts, artifact)
-    inputs, key = _located(artifacts, record)
+def _build(artifacts: Artifacts, artifact: str, environment: Environment) -> None:
+    store = environment.store
+    record = read_plan(artifacts, artifact)
+    inputs, key = _find_inputs(artifacts, record)
     if store.manifest(key) is None:
         with store.lease(key) as scratch:
             if store.manifest(key) is None:
-                compute(artifact, record, _given(store, inputs), key, Share(1, 1), surroundings)
+                compute(artifact, record, _find_payloads(store, inputs), key, Share(1, 1), environment)
             discard(scratch)
     else:
         log.info("%s: found in the store under %s", artifact, key)
@@ -178,21 +174,21 @@ def _build(artifacts: Artifacts, artifact: str, surroundings: Surroundings) -> N
     write_reference(artifacts.reference(artifact), record, manifest)
 
 
-def _gpu(task: Task, surroundings: Surroundings) -> AbstractContextManager[None]:
-    """The GPU of a job where the jobs of one machine share theirs."""
-    if not surroundings.share_gpus:
+def _gpu(task: Task, environment: Environment) -> AbstractContextManager[None]:
+    """The GPU of a job, if the jobs of one machine share their GPUs."""
+    if not environment.share_gpus:
         return nullcontext()
-    return gpus.one_taken() if task.gpu else gpus.none_shown()
+    return gpus.take_gpu() if task.gpu else gpus.hide_gpus()
 
 
-def _located(artifacts: Artifacts, record: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
+def _find_inputs(artifacts: Artifacts, record: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
     """The references of the inputs by role, and the key of the payload."""
     inputs = {role: read_reference(artifacts.reference(name)) for role, name in record["inputs"].items()}
     return inputs, identity_digest(record["identity"], {role: input_["content"] for role, input_ in inputs.items()})
 
 
-def planned(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
-    """The recipe of an artifact, as the plan was written down.
+def read_plan(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
+    """The recipe of an artifact, from the plan that `prepare` wrote.
 
     Raises:
         UserError: it was never planned, or its code has changed since.
@@ -208,7 +204,7 @@ def planned(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
 
 def _check_code(record: dict[str, Any]) -> None:
     identity = record["identity"]
-    changes = list(differences({**identity, **science(tuple(record["code_entries"]))}, identity))
+    changes = list(differences({**identity, **identify_science(tuple(record["code_entries"]))}, identity))
     if changes:
         raise UserError(
             f"{record['stage']}/{record['label']}: the code of this stage changed after the plan was made "
@@ -217,7 +213,7 @@ def _check_code(record: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Given:
+class Input:
     """An input: the file or folder of its payload, and the digest of what it holds."""
 
     payload: Path
@@ -227,15 +223,15 @@ class Given:
 def compute(
     artifact: str,
     record: dict[str, Any],
-    inputs: Mapping[str, Given],
+    inputs: Mapping[str, Input],
     key: str,
     share: Share,
-    surroundings: Surroundings,
+    environment: Environment,
 ) -> list[str]:
-    """Compute a payload and publish it, or only this share of its blocks; returns the names of the blocks left.
+    """Compute a payload and publish it, or compute only a share of its blocks; returns the names of these blocks.
 
     Raises:
-        UserError: the code of the artifact changed meanwhile, or the stage found something that the user can mend.
+        UserError: the code of the artifact changed meanwhile, or the stage found an error that the user can fix.
     """
     from pydantic import TypeAdapter
 
@@ -243,18 +239,18 @@ def compute(
 
     started = datetime.now(UTC)
     began = time.monotonic()
-    store = surroundings.store
+    store = environment.store
     stage = STAGES[record["stage"]]
     parameters: Parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
     payloads = {role: input_.payload for role, input_ in inputs.items()}
     if stage.uses_torch:
-        _prepare_torch(surroundings.threads)
+        _prepare_torch(environment.threads)
     scratch = store.scratch(key)
     blocks = Blocks(store, key, share)
-    progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=surroundings.terminal)
-    job = Job(scratch, surroundings, payloads, blocks, progress)
+    progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=environment.terminal)
+    job = Job(scratch, environment, payloads, blocks, progress)
     fresh = scratch / "payload"
-    if blocks.whole:
+    if blocks.is_whole:
         log.info("%s: computing %s", artifact, key)
         discard(fresh)
         fresh.mkdir()
@@ -262,11 +258,11 @@ def compute(
         import_module(stage.module).make(parameters, fresh, job)
     except UserError as error:
         raise UserError(f"{artifact}: {error}") from error
-    forget()
+    clear_caches()
     _check_code(record)
-    if blocks.whole:
+    if blocks.is_whole:
         # A block that was made before, or by another job, took its time there.
-        computing = max(job.computing_seconds, blocks.checked(blocks.finished))
+        computing = max(job.computing_seconds, blocks.check(blocks.finished))
         facts = {
             "content": content_digest(fresh / stage.payload),
             "identity": record["identity"],
@@ -277,7 +273,7 @@ def compute(
                 "computing_seconds": round(computing, 3),
                 **{name: round(seconds, 3) for name, seconds in job.costs.items()},
                 "device": str(job.device) if stage.uses_torch else "cpu",
-                "threads": surroundings.threads,
+                "threads": environment.threads,
                 **_machine(),
             },
         }
@@ -287,11 +283,11 @@ def compute(
     return blocks.finished
 
 
-def _given(store: Store, references: Mapping[str, dict[str, Any]]) -> dict[str, Given]:
-    return {role: given(store, found["stage"], found) for role, found in references.items()}
+def _find_payloads(store: Store, references: Mapping[str, dict[str, Any]]) -> dict[str, Input]:
+    return {role: find_input(store, found["stage"], found) for role, found in references.items()}
 
 
-def given(store: Store, stage: str, found: Mapping[str, Any]) -> Given:
+def find_input(store: Store, stage: str, found: Mapping[str, Any]) -> Input:
     """The input of a stage that a reference or a manifest names, its bytes found as they were published.
 
     Raises:
@@ -300,7 +296,7 @@ def given(store: Store, stage: str, found: Mapping[str, Any]) -> Given:
     from robustfeatures.pipeline.plan.recipe import STAGES
 
     (path,) = store.verified(found["key"], [STAGES[stage].payload])
-    return Given(path, found["content"])
+    return Input(path, found["content"])
 
 
 def _prepare_torch(threads: int) -> None:
@@ -308,7 +304,7 @@ def _prepare_torch(threads: int) -> None:
 
     from robustfeatures.engine.determinism import make_deterministic
 
-    keep_freed()
+    keep_freed_memory()
     torch.set_num_threads(threads)
     make_deterministic()
 

@@ -1,4 +1,4 @@
-"""Memory that is freed stays with the process, so that the next tensor need not ask the system for it again."""
+"""Keep freed memory in the process, so that the next tensor need not request it from the system again."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import ctypes
 
 # From glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-# Larger blocks go back to the system at once: the largest value to which glibc raises its own threshold.
+# Larger blocks go back to the system at once. glibc raises its own threshold up to this value.
 MAPPED_BYTES = 32 << 20
-# So much free memory at the top of the heap is kept.
+# The free memory that is kept at the top of the heap.
 KEPT_BYTES = 1 << 30
 
 
-def keep_freed() -> bool:
-    """Tell glibc's allocator to keep freed blocks below 32 MiB; whether this process has that allocator.
+def keep_freed_memory() -> bool:
+    """Set glibc's allocator to keep freed blocks below 32 MiB; returns whether this process has that allocator.
 
-    Networks of the size of the digits study make and free tensors of some hundred kilobytes in every layer, each of
-    which costs a page fault per 4 KiB when it was given back and is asked for again.
+    Every layer of a small network makes and frees tensors of some hundred kilobytes. Each costs a page fault per 4 KiB
+    if its memory was returned to the system before.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

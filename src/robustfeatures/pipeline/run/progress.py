@@ -1,4 +1,4 @@
-"""How far a job is: a bar on a terminal, a line now and then in a log file, and a file for `robustfeatures status`."""
+"""The progress of a job: a bar on a terminal, lines in a log file, and a file for `robustfeatures status`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE = "{percentage:.0f} % of {total_fmt} images, {rate_fmt}, {remaining} left"
 
 
 class Progress:
-    """Called with the images done and the images to do; cheap enough for every batch."""
+    """Reports progress. It is called with the images done and their total, and is cheap enough for every batch."""
 
     def __init__(self, stage: str, label: str, path: Path, *, terminal: bool) -> None:
         self.stage = stage
@@ -31,9 +31,9 @@ class Progress:
         self._reported = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """`done` of `total` images, one image counted once per epoch, attack, radius or step."""
+        """Report `done` of `total` images. An image counts once per epoch, attack, radius or step."""
         if self._bar is None:
-            # A job that goes on from a checkpoint measures its rate from there.
+            # A job that continues from a checkpoint measures its rate from there.
             self._bar = tqdm(
                 desc=self.label, total=total, initial=done, unit=" images", unit_scale=True, disable=not self.terminal
             )

@@ -1,1 +1,1 @@
-"""The content-addressed store: payloads are made once, published whole, and never changed."""
+"""The content-addressed store. A payload is made once, published in one step, and never changed."""

@@ -1,8 +1,8 @@
-"""Acceptances: files that say which keys stand for payloads that other code made, each written in one rename.
+"""Acceptances: files that record which keys stand for payloads that other code made, each written in one rename.
 
-An acceptance is {when, reason, study, check, compared, stands}. `compared` lists what was made again: the artifact, the
-key of the kept payload, and the contents that were equal. `stands` has for each new key the kept key, its content, the
-artifact, and the code and libraries before and now.
+An acceptance is {when, reason, study, check, compared, stands}. `compared` lists the payloads that were made again: the
+artifact, the key of the kept payload, and the equal contents. `stands` maps each new key to the kept key, its content,
+the artifact, and the code and libraries before and now.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ FOLDER = ".accepted"
 
 
 def write_acceptance(store: Path, acceptance: Mapping[str, Any]) -> Path:
-    """Add an acceptance to the store in that folder; names sort by time."""
+    """Add an acceptance to the store in the folder `store`. File names sort by time."""
     moment = "".join(one for one in acceptance["when"] if one.isalnum())
     path = store / FOLDER / f"{moment}-{digest(acceptance)}.json"
     write_sealed(path, acceptance)
     return path
 
 
-def acceptance_files(store: Path) -> list[Path]:
+def list_acceptances(store: Path) -> list[Path]:
     """All acceptances of a store, the newest first."""
     return sorted((store / FOLDER).glob("*.json"), reverse=True)
 
 
-def standing(store: Path, key: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """What a key stands for by the acceptances that are whole: (kept key, its content, what is to be told)."""
-    for path in acceptance_files(store):
+def find_accepted(store: Path, key: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The kept payloads that a key stands for, from all undamaged acceptances: (kept key, content, record)."""
+    for path in list_acceptances(store):
         acceptance = read_acceptance(path)
         if acceptance is not None and key in acceptance["stands"]:
             entry = acceptance["stands"][key]
-            told = {name: acceptance[name] for name in ("when", "reason", "study")}
+            record = {name: acceptance[name] for name in ("when", "reason", "study")}
             compared = [one["artifact"] for one in acceptance["compared"]]
-            yield entry["kept"], entry["content"], {**told, "compared": compared, "before": entry["before"]}
+            yield entry["kept"], entry["content"], {**record, "compared": compared, "before": entry["before"]}
 
 
 def read_acceptance(path: Path) -> dict[str, Any] | None:
-    """An acceptance; None where it is gone or damaged."""
+    """An acceptance; None if it is missing or damaged."""
     try:
         facts = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Content digests: what a payload says, not how it is stored."""
+"""Content digests: they depend on the values in a payload, not on how it is stored."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ BLOCK_BYTES = 1 << 25
 
 
 def content_digest(payload: Path) -> str:
-    """The digest of one payload: of a zarr store its names, types, shapes, values and attributes; else of the bytes.
+    """The digest of one payload.
 
-    Chunking, sharding and compression of a zarr store do not change its digest.
+    For a zarr store it covers names, types, shapes, values and attributes, but not chunks, shards and compression. For
+    any other file it covers the bytes.
     """
     if payload.suffix != ".zarr":
         return hash_file(payload)[:DIGEST_LENGTH]
@@ -29,7 +30,7 @@ def content_digest(payload: Path) -> str:
     for name, array in sorted(root.members(max_depth=None)):
         if isinstance(array, zarr.Array):
             hasher.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
-            # Whole chunks, so that none is read twice.
+            # Reading whole chunks reads none of them twice.
             chunk = array.chunks[0]
             rows = chunk * max(1, BLOCK_BYTES * array.shape[0] // max(1, array.nbytes * chunk))
             for first in range(0, array.shape[0], rows):

@@ -1,4 +1,4 @@
-"""Data sets on disk: one zarr group per split, images beside labels and provenance."""
+"""Data sets on disk: one zarr group per split, with images, labels and provenance."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 PROVENANCE = ("source_index", "source_label", "start_index", "target")
 # Rows are read and written in chunks of about this many bytes.
 CHUNK_BYTES = 1 << 20
-# A shard is one file, and is held in memory while it is written. An array has at most this many, however large it is.
+# A shard is one file, and is in memory while it is written.
 SHARD_BYTES = 1 << 28
+# The largest number of shards of an array, so that a data set has few files.
 MOST_SHARDS = 40
 
 
 def write_dataset(path: Path, splits: Mapping[str, ImageDataset]) -> None:
-    """Write the splits as one zarr store at `path`: chunked, sharded into few files; images are read as they go.
+    """Write the splits as one zarr store at `path`, chunked and sharded into few files, one shard after the other.
 
     Raises:
         UserError: images of type float32 are not in [0, 1].
@@ -39,14 +40,14 @@ def write_dataset(path: Path, splits: Mapping[str, ImageDataset]) -> None:
     root = _create(path, splits)
     for split, dataset in splits.items():
         images = create_array(root.require_group(split), "images", dataset.images.shape, dataset.images.dtype)
-        for rows in shards_of(images):
-            images[rows[0] : rows[-1] + 1] = _in_range(dataset.images[rows], split)
+        for rows in shard_rows_of(images):
+            images[rows[0] : rows[-1] + 1] = _check_range(dataset.images[rows], split)
 
 
 def write_shard(
     path: Path, split: str, number: int, images: NDArray[Any], *, shape: tuple[int, ...], shard_rows: int
 ) -> None:
-    """Write the `images` (n, C, H, W) of one shard as a file for `join_shards`; `shape` is that of the whole split.
+    """Write the `images` (n, C, H, W) of one shard as a file for `join_shards`. `shape` is that of the whole split.
 
     Raises:
         UserError: the images are not in [0, 1].
@@ -55,14 +56,14 @@ def write_shard(
     shutil.rmtree(folder, ignore_errors=True)
     array = create_array(zarr.create_group(store=_Folder(folder)), "images", shape, images.dtype, shard_rows)
     first = number * shard_rows
-    array[first : first + len(images)] = _in_range(images, split)
+    array[first : first + len(images)] = _check_range(images, split)
     (folder / "images" / shard_file(number, array.ndim)).replace(path)
     shutil.rmtree(folder)
 
 
 @dataclass(frozen=True)
-class Sharded:
-    """One split whose images, of this shape (N, C, H, W) and dtype, lie in shards, `shard_rows` in each."""
+class ShardedSplit:
+    """One split whose images, `shape` (N, C, H, W), lie in files of `shard_rows` images each."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -73,8 +74,8 @@ class Sharded:
     shards: Sequence[Path]
 
 
-def join_shards(path: Path, splits: Mapping[str, Sharded]) -> None:
-    """Write the splits as one zarr store at `path`; their shards are linked there."""
+def join_shards(path: Path, splits: Mapping[str, ShardedSplit]) -> None:
+    """Write the splits as one zarr store at `path`, with hard links to their shards."""
     root = _create(path, splits)
     for name, split in splits.items():
         array = create_array(root.require_group(name), "images", split.shape, split.dtype, split.shard_rows)
@@ -85,7 +86,7 @@ def join_shards(path: Path, splits: Mapping[str, Sharded]) -> None:
 
 
 def _link_or_copy(path: Path, place: Path) -> None:
-    """Give a file a second name, or a copy where the disk has no links, so that a kill in between loses nothing."""
+    """Link a file at `place`, or copy it where the disk has no links. The original stays, in case of a kill."""
     try:
         place.hardlink_to(path)
     except OSError:
@@ -93,15 +94,15 @@ def _link_or_copy(path: Path, place: Path) -> None:
 
 
 class _Folder(LocalStore):
-    """A folder that one job alone writes, so that it needs no hard link, as zarr makes, to see who was first."""
+    """A folder that only one job writes. It needs none of the hard links with which zarr finds out who was first."""
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         if not await self.exists(key):
             await self.set(key, value)
 
 
-def _create(path: Path, splits: Mapping[str, ImageDataset] | Mapping[str, Sharded]) -> zarr.Group:
-    """A store with everything but the images."""
+def _create(path: Path, splits: Mapping[str, ImageDataset] | Mapping[str, ShardedSplit]) -> zarr.Group:
+    """A store with everything except the images."""
     root = zarr.create_group(store=_Folder(path), zarr_format=3)
     root.attrs["class_names"] = list(next(iter(splits.values())).class_names)
     for split, dataset in splits.items():
@@ -111,7 +112,7 @@ def _create(path: Path, splits: Mapping[str, ImageDataset] | Mapping[str, Sharde
     return root
 
 
-def _in_range(images: NDArray[Any], split: str) -> NDArray[Any]:
+def _check_range(images: NDArray[Any], split: str) -> NDArray[Any]:
     if images.dtype.kind == "f" and not (images.min() >= 0 and images.max() <= 1):
         raise UserError(f"images: split {split}: values from {images.min()} to {images.max()}, not in [0, 1]")
     return images
@@ -120,9 +121,9 @@ def _in_range(images: NDArray[Any], split: str) -> NDArray[Any]:
 def create_array(
     group: zarr.Group, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], shard_rows: int | None = None
 ) -> zarr.Array[Any]:
-    """An empty array of rows. Images are stored as they are, so that `StoredImages` finds each row by its place.
+    """An empty array of rows. Images are not compressed, so that `StoredImages` can compute the place of each row.
 
-    `shard_rows`, the rows of each file, may be given as a power of two or a multiple of one.
+    `shard_rows`, the rows of each file, is best a multiple of a large power of two, because chunks divide it.
     """
     row_bytes = int(np.prod(shape[1:])) * dtype.itemsize
     shard = shard_rows or min(max(SHARD_BYTES // row_bytes, -(-shape[0] // MOST_SHARDS)), shape[0])
@@ -140,60 +141,60 @@ def create_array(
     )
 
 
-def shards_of(array: zarr.Array[Any]) -> Iterable[NDArray[np.int64]]:
-    """The rows of each shard in turn; a write of one never has to read another back."""
+def shard_rows_of(array: zarr.Array[Any]) -> Iterable[NDArray[np.int64]]:
+    """The rows of each shard in turn. Writing a whole shard at once never reads it back."""
     assert array.shards is not None
     for first in range(0, array.shape[0], array.shards[0]):
         yield np.arange(first, min(first + array.shards[0], array.shape[0]))
 
 
 def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageDataset:
-    """One split of the zarr store at `path`; its images as an array, or read from disk where they are asked for.
+    """One split of the zarr store at `path`; its images are an array, or are read from disk when they are indexed.
 
     Raises:
         UserError: the store was not written by this package, is damaged, or has no such split.
     """
-    class_names = _class_names(_opened(path), path)
-    splits = _splits(path)
+    class_names = _read_class_names(_open_group(path), path)
+    splits = _split_names(path)
     if split not in splits:
         raise UserError(f"{path}: no split {split!r}{suggest(split, splits)}")
     folder = path / split
-    _opened(folder)
-    stored = _stored_images(folder / "images")
-    labels = _column(folder / "labels", len(stored))
+    _open_group(folder)
+    stored = _open_images(folder / "images")
+    labels = _read_column(folder / "labels", len(stored))
     wrong = labels[(labels < 0) | (labels >= len(class_names))]
     if len(wrong):
         raise UserError(f"{folder / 'labels'}: damaged: {wrong[0]} is not among the {len(class_names)} classes")
-    with _reading(stored.path):
+    with _explain_errors(stored.path):
         images = stored[np.arange(len(stored))] if in_memory else stored
     return ImageDataset(
         images=images,
         labels=labels,
-        provenance={name: _column(folder / name, len(stored)) for name in PROVENANCE if (folder / name).exists()},
+        provenance={name: _read_column(folder / name, len(stored)) for name in PROVENANCE if (folder / name).exists()},
         class_names=class_names,
     )
 
 
-def splits_of(path: Path) -> tuple[str, ...]:
+def list_splits(path: Path) -> tuple[str, ...]:
     """The names of the splits in the zarr store at `path`, sorted."""
-    _opened(path)
-    return _splits(path)
+    _open_group(path)
+    return _split_names(path)
 
 
-def _splits(path: Path) -> tuple[str, ...]:
-    # zarr would pass over a folder whose zarr.json is lost.
+def _split_names(path: Path) -> tuple[str, ...]:
+    # zarr would ignore a folder whose zarr.json is missing.
     return tuple(sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith(".")))
 
 
-def _class_names(root: zarr.Group, path: Path) -> tuple[str, ...]:
+def _read_class_names(root: zarr.Group, path: Path) -> tuple[str, ...]:
     class_names = root.attrs.get("class_names")
     if not isinstance(class_names, list) or not class_names:
         raise UserError(f"{path / 'zarr.json'}: class_names: damaged or missing; they must be a list of names")
     return tuple(map(str, class_names))
 
 
-def _stored_images(folder: Path) -> StoredImages:
-    with _reading(folder):
+def _open_images(folder: Path) -> StoredImages:
+    with _explain_errors(folder):
         stored = StoredImages(folder)
     sizes = (*stored.shape, stored.shard_rows, stored.chunk_rows)
     whole = len(stored.shape) == 4 and all(isinstance(size, int) and size > 0 for size in sizes)
@@ -202,10 +203,10 @@ def _stored_images(folder: Path) -> StoredImages:
     return stored
 
 
-def _column(folder: Path, count: int) -> NDArray[np.int64]:
-    """The labels or a kind of provenance of so many images, from the zarr array in a folder."""
-    with _reading(folder):
-        # Arrays of the format before this one may ask for a codec that unpickles.
+def _read_column(folder: Path, count: int) -> NDArray[np.int64]:
+    """The labels, or one column of provenance, of `count` images, from the zarr array in a folder."""
+    with _explain_errors(folder):
+        # Arrays of zarr format 2 may request a codec that unpickles.
         array = zarr.open_array(store=folder, mode="r", zarr_format=3)
         if array.shape != (count,) or array.dtype.kind not in "iu":
             raise UserError(
@@ -214,20 +215,20 @@ def _column(folder: Path, count: int) -> NDArray[np.int64]:
         rows = (array.shards or array.chunks)[0]
         for number in range(-(-count // rows)):
             file = folder / array.metadata.encode_chunk_key((number,))
-            # zarr would take what is lost for zeros.
+            # zarr would read a missing file as zeros.
             if not file.is_file():
                 raise UserError(f"{file}: there is no such file")
         return np.asarray(array[...])
 
 
-def _opened(path: Path) -> zarr.Group:
-    with _reading(path, "not a data set that this package wrote"):
+def _open_group(path: Path) -> zarr.Group:
+    with _explain_errors(path, "not a data set that this package wrote"):
         return zarr.open_group(store=path, mode="r", zarr_format=3)
 
 
 @contextmanager
-def _reading(path: Path, otherwise: str = "damaged, or not written by this package") -> Iterator[None]:
-    """Raise a UserError that begins with `path` where zarr cannot read what is there."""
+def _explain_errors(path: Path, otherwise: str = "damaged, or not written by this package") -> Iterator[None]:
+    """Turn any error of zarr into a UserError that begins with `path`."""
     try:
         yield
     except (UserError, MemoryError):

@@ -1,4 +1,4 @@
-"""Networks on disk: safetensors with what is needed to build the network again."""
+"""Networks on disk: safetensors files with the arguments that build the network again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def save_network(
     class_names: tuple[str, ...],
     image_shape: tuple[int, int, int],
 ) -> None:
-    """Save weights, buffers and the arguments of `create`; equal networks give equal bytes."""
+    """Save weights, buffers and the arguments of `create`. Equal networks give equal bytes."""
     description = json.dumps(
         {"architecture": architecture, "width": width, "class_names": class_names, "image_shape": image_shape},
         sort_keys=True,

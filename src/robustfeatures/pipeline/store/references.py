@@ -20,7 +20,7 @@ from robustfeatures.pipeline.store.store import Store
 class Artifacts:
     """The folder of references, `<stage>/<label>-<digest>.json`.
 
-    Beside them lie the plans behind them, `.plan/...`, the jobs that make them, `.tasks/...`, and their finished parts,
+    The same folder has the recipes of the plan, `.plan/...`, the jobs, `.tasks/...`, and their finished parts,
     `.parts/...`.
     """
 
@@ -31,37 +31,37 @@ class Artifacts:
         return self.root / f"{artifact}.json"
 
     def builds(self, stage: str, label: str) -> list[Path]:
-        """The references of a label, whatever their digests."""
+        """All references of a label, with any digest."""
         return sorted((self.root / stage).glob(f"{glob.escape(label)}-{'[0-9a-f]' * DIGEST_LENGTH}.json"))
 
     def plan(self, artifact: str) -> Path:
-        """The recipe of `<stage>/<label>-<digest>` as it was unfolded from a study."""
+        """The file with the recipe of `<stage>/<label>-<digest>`."""
         return self.root / ".plan" / f"{artifact}.json"
 
     def task(self, name: str) -> Path:
-        """What Snakemake is told of the job `<stage>/<label>-<digest>`."""
+        """The file with the task of the job `<stage>/<label>-<digest>`."""
         return self.root / ".tasks" / f"{name}.json"
 
     def parts(self, name: str, count: int) -> list[Path]:
-        """The files that say that a part of a job is finished; none where it is made in one piece."""
+        """The files that mark finished parts of a job; none if the job has one part."""
         folder = self.root / ".parts" / name
         return [folder / f"{part}-of-{count}.json" for part in range(1, count + 1)] if count > 1 else []
 
     def benchmark(self, name: str) -> Path:
-        """What Snakemake measured of a job; it counts as one of the job's outputs where their times are compared."""
+        """The benchmark file of a job. Snakemake compares its time as it does those of the job's outputs."""
         return self.root.parent / "benchmarks" / f"{name}.tsv"
 
     @classmethod
     def of(cls, reference: Path) -> tuple[Artifacts, str]:
-        """The folder that a reference lies in, and the artifact it names; the reference itself may be still to come.
+        """The folder of references, and the artifact that a reference names. The reference need not exist yet.
 
         Raises:
             UserError: no reference can have that name.
         """
-        # A name within the folder of a stage says nothing of the folders above, and `..` hides them. Otherwise messages
-        # speak of files as they were called.
-        told = len(reference.parts) > 2 and ".." not in reference.parts
-        path = reference if told else Path(os.path.normpath(reference.absolute()))
+        # A short path or one with `..` does not show the folders above, so it is made absolute. Otherwise the path
+        # stays as the user wrote it, also in messages.
+        is_complete = len(reference.parts) > 2 and ".." not in reference.parts
+        path = reference if is_complete else Path(os.path.normpath(reference.absolute()))
         if path.suffix != ".json" or len(path.parents) < 2:
             raise UserError(f"{reference}: there is no such reference")
         return cls(path.parents[1]), f"{path.parent.name}/{path.stem}"
@@ -71,7 +71,7 @@ def read_reference(path: Path) -> dict[str, Any]:
     """The content of a reference.
 
     Raises:
-        UserError: there is no such file, or it is no reference.
+        UserError: there is no such file, or it is not a reference.
     """
     try:
         reference: dict[str, Any] = read_json(path)
@@ -103,7 +103,7 @@ def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]
 
 
 def resolve(artifacts: Artifacts, store: Store, record: dict[str, Any]) -> bool:
-    """Write the reference of a recipe if its inputs have references and the store has its payload already."""
+    """Write the reference of a recipe if its inputs have references and the store has its payload; whether it did."""
     contents = {}
     for role, artifact in record["inputs"].items():
         path = artifacts.reference(artifact)
@@ -118,17 +118,17 @@ def resolve(artifacts: Artifacts, store: Store, record: dict[str, Any]) -> bool:
 
 
 def write_batch(path: Path, artifacts: Sequence[str]) -> None:
-    """Write the file that stands for the references of a batch, all of which are there."""
+    """Write the file that stands for the references of a batch, which must all exist."""
     write_json(path, {"artifacts": list(artifacts)})
 
 
 def write_part(path: Path, kept: Mapping[str, Sequence[str]]) -> None:
-    """Write the file that says which blocks of which payloads a finished part has left in the store."""
+    """Write the file that marks a finished part. `kept` has the names of its blocks in the store by payload key."""
     write_json(path, {"blocks": {key: list(names) for key, names in kept.items()}})
 
 
 def parts_are_kept(path: Path, store: Store) -> bool:
-    """Whether the blocks of a finished part are still in the store, or the payloads made of them."""
+    """Whether the store still has the blocks of a finished part, or the payloads made of them."""
     try:
         kept: Mapping[str, Sequence[str]] = read_json(path)["blocks"]
     except (ValueError, KeyError, TypeError):

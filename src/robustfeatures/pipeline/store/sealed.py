@@ -1,4 +1,4 @@
-"""JSON files that say of themselves whether they are as they were written."""
+"""JSON files with their own digest, which shows any damage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_sealed(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote, to the last byte as it was written.
+    """Read a file of `write_sealed` and check that it is exactly as it was written.
 
     Raises:
         OSError: it cannot be read.

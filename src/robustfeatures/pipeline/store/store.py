@@ -1,4 +1,4 @@
-"""Payloads by key: where they lie, how they are made once, and how they become visible in one step."""
+"""The store of payloads by key. Each payload is made once and becomes visible in one step."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from filelock import LeaseCompromise, SoftFileLease
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import hash_file, hash_file_once, list_files, sync_to_disk
-from robustfeatures.pipeline.store.acceptances import acceptance_files, read_acceptance, standing
+from robustfeatures.pipeline.store.acceptances import find_accepted, list_acceptances, read_acceptance
 from robustfeatures.pipeline.store.sealed import read_sealed, write_sealed
 
 MANIFEST = "manifest.json"
-# A job that has not been heard of for this long is taken for dead by jobs on other machines; on the same machine its
-# end is noticed at once.
+# After this time without a sign of life, jobs on other machines consider a job dead. Jobs on the same machine notice
+# its end at once.
 LEASE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of payloads, `<key>/`, of unfinished work, `.partial/<key>/`, and of what was damaged, `.damaged/`.
+    """A folder with payloads, `<key>/`, unfinished work, `.partial/<key>/`, and damaged payloads, `.damaged/`.
 
-    `.accepted/` says which other keys stand for payloads.
+    `.accepted/` records which other keys stand for payloads.
     """
 
     root: Path
 
     def payload(self, key: str) -> Path:
-        """The folder of a payload, whether it is there or not."""
+        """The folder of a payload, which need not exist."""
         return self.root / key
 
     def scratch(self, key: str) -> Path:
-        """The folder in which a payload is being made; it outlives a job that dies."""
+        """The folder in which a payload is made. It stays if the job dies."""
         return self.root / ".partial" / key
 
     def block(self, key: str, name: str) -> Path:
-        """The place of a block of a payload that is being made; a note beside it, `<name>.json`, says it is whole."""
+        """The file of a block of an unfinished payload. The note beside it, `<name>.json`, marks it as complete."""
         return self.scratch(key) / "blocks" / name
 
     def manifest(self, key: str) -> dict[str, Any] | None:
-        """What was published under a key, or None unless it is as written and every file is there in its full size.
+        """The manifest of a payload; None if it is missing or damaged, or a file is missing or has another size.
 
-        Where nothing was, but a kept payload was accepted in its stead, the manifest of that one; `accepted` says so.
+        If another payload was accepted for the key, its manifest is returned, with the record of it in `accepted`.
         """
         own = self._published(key)
         if own is not None:
             return own
-        for kept, content, told in standing(self.root, key):
+        for kept, content, record in find_accepted(self.root, key):
             manifest = self._published(kept)
             if manifest is not None and manifest["content"] == content:
-                return {**manifest, "accepted": told}
+                return {**manifest, "accepted": record}
         return None
 
     def _published(self, key: str) -> dict[str, Any] | None:
@@ -71,9 +71,9 @@ class Store:
         return manifest if whole else None
 
     def verified(self, key: str, names: Collection[str]) -> list[Path]:
-        """Those of the files and folders `names` that a payload has, each of their bytes found as it was published.
+        """The files and folders among `names` that a payload has, after a check of their SHA-256.
 
-        A process hashes a file once, so asking again costs nothing.
+        A process hashes each file once.
 
         Raises:
             UserError: the payload is not there, or a file is damaged.
@@ -121,7 +121,7 @@ class Store:
 
     def damaged_acceptances(self) -> Iterator[tuple[Path, str]]:
         """Each acceptance that is damaged, or says of a payload what it does not hold, with a line that tells it."""
-        for path in acceptance_files(self.root):
+        for path in list_acceptances(self.root):
             acceptance = read_acceptance(path)
             if acceptance is None:
                 yield path, f"{path}: damaged"
@@ -135,7 +135,7 @@ class Store:
 
     def empty_acceptances(self) -> list[Path]:
         """The acceptances all of whose payloads are gone."""
-        whole = {path: read_acceptance(path) for path in acceptance_files(self.root)}
+        whole = {path: read_acceptance(path) for path in list_acceptances(self.root)}
         return [
             path
             for path, acceptance in whole.items()
@@ -145,32 +145,32 @@ class Store:
 
     @contextmanager
     def lease(self, key: str, block: str = "") -> Iterator[Path]:
-        """Sole right to make one payload, or one block of it; waits for another holder. Yields the scratch folder."""
+        """The exclusive right to make one payload, or one block of it; waits for another holder. Yields the scratch."""
         scratch = self.scratch(key)
         scratch.mkdir(parents=True, exist_ok=True)
         lock = scratch.with_suffix(f".{block}.lock" if block else ".lock")
         with SoftFileLease(lock, lease_duration=LEASE_SECONDS, on_compromise=_give_up):
-            # The holder we waited for removes the folder when it has published.
+            # The previous holder removes the folder after it has published the payload.
             scratch.mkdir(parents=True, exist_ok=True)
             yield scratch
 
     def is_held(self, key: str) -> bool:
-        """Whether a job is at work on a payload: it touches its lock, however long it is between two reports.
+        """Whether a job is making a payload. The job touches its lock regularly.
 
-        A lock from the future was left by a job that died before the clock was set back.
+        A lock from the future is stale: its job died before the clock was set back.
         """
         now = time.time()
         for lock in self.scratch(key).parent.glob(f"{key}*.lock"):
-            # A job may let go of it at this moment.
+            # A job may release the lock at this moment.
             with suppress(FileNotFoundError):
                 if abs(now - lock.stat().st_mtime) < LEASE_SECONDS:
                     return True
         return False
 
     def publish(self, key: str, fresh: Path, facts: dict[str, Any]) -> dict[str, Any]:
-        """Make the folder `fresh` the payload of `key`, read-only, in one rename; returns its manifest.
+        """Make the folder `fresh` the read-only payload of `key` in one rename; returns its manifest.
 
-        A damaged payload in its place is moved aside first.
+        If a damaged payload is in its place, that one is moved aside first.
         """
         files = list_files(fresh)
         manifest: dict[str, Any] = {
@@ -194,9 +194,9 @@ class Store:
         return manifest
 
     def set_aside(self, key: str) -> Path:
-        """Move a damaged payload to `.damaged/<key>-<number>`, where nothing looks for it; returns that place."""
+        """Move a damaged payload to `.damaged/<key>-<number>`, where no job reads it; returns that folder."""
         place = self.payload(key)
-        # A folder that moves to another one is written to itself.
+        # Moving a folder to another parent needs the right to write in the folder itself.
         place.chmod(0o755)
         return self._moved_aside(place)
 
@@ -213,7 +213,7 @@ class Store:
         return aside
 
     def remove(self, key: str) -> None:
-        """Remove a payload: out of sight in one rename, then from disk."""
+        """Remove a payload: first hide it with one rename, then delete it."""
         doomed = self.root / ".partial" / f"{key}.removed"
         discard(doomed)
         doomed.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +230,7 @@ class Store:
 
 
 def _give_up(loss: LeaseCompromise) -> None:
-    """End this process at once: another one took it for dead, and now makes the payload in the same folder."""
+    """End this process at once. Another one considered it dead and now makes the payload in the same folder."""
     print(
         f"robustfeatures: {loss.lock_file}: the lease was lost ({loss.reason}); run again", file=sys.stderr, flush=True
     )
@@ -238,7 +238,7 @@ def _give_up(loss: LeaseCompromise) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Remove a file, or a folder and what is in it, read-only or not; nothing happens where it does not exist."""
+    """Remove a file, or a folder and its content, also if they are read-only. Nothing happens if it does not exist."""
     if not folder.is_dir():
         folder.unlink(missing_ok=True)
         return

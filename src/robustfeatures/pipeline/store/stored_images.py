@@ -1,4 +1,4 @@
-"""Images of a zarr array read straight from its shards, mapped into memory: any rows, at the speed of the disk."""
+"""Read any rows of a zarr array of images straight from its memory-mapped shards, at the speed of the disk."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 
 from robustfeatures.errors import UserError
 
-# zarr's sharding ends a file with 16 bytes per chunk (where it lies, how long it is) and a checksum of 4.
+# A shard file of zarr ends with 16 bytes per chunk (its offset and length) and a checksum of 4 bytes.
 INDEX_ENTRY_BYTES = 16
 CHECKSUM_BYTES = 4
 
 
 def shard_file(number: int, dimensions: int) -> Path:
-    """Where zarr keeps a shard of an array that is cut by rows alone, below the array's folder."""
+    """The path of a shard below the folder of an array that is sharded by rows alone."""
     return Path("c", str(number), *("0" for _ in range(dimensions - 1)))
 
 
 class StoredImages:
     """Rows (N, C, H, W) of an uncompressed zarr array that is chunked and sharded by rows alone.
 
-    zarr decodes a whole chunk for each row; here a row lies at a place that follows from its number, checked once per
-    file against the index that zarr wrote. What the system keeps of the files in memory it gives back when it needs to.
+    zarr decodes a whole chunk for each row. Here the number of a row gives its place in the file, which is checked once
+    per file against zarr's index. The mapped files are in the system's page cache, which it can shrink at any time.
     """
 
     def __init__(self, array: Path) -> None:
@@ -62,12 +62,12 @@ class StoredImages:
             return np.empty((0, *self.shape[1:]), self.dtype)
         lowest, highest = rows.min(), rows.max()
         if lowest < 0 or highest >= len(self):
-            # Places from the end, and what an array refuses too.
+            # numpy resolves negative rows, and raises its own error for rows out of range.
             rows = np.arange(len(self))[rows]
             lowest, highest = rows.min(), rows.max()
         shard = int(lowest) // self.shard_rows
         if shard == highest // self.shard_rows:
-            # The rows were checked above, so there is nothing to clip; but numpy need not check them again.
+            # The rows were checked above. With "clip" numpy does not check them again.
             return self._file(shard).take(rows - shard * self.shard_rows, axis=0, mode="clip")
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for target, row in zip(found, rows.tolist(), strict=True):
@@ -92,7 +92,7 @@ class StoredImages:
             begin = file.seek(0, os.SEEK_END) - chunks * INDEX_ENTRY_BYTES - CHECKSUM_BYTES
             file.seek(max(begin, 0))
             content = file.read(used * INDEX_ENTRY_BYTES)
-        # Of a file that was cut off, what is left need not be whole numbers.
+        # The index of a truncated file may end within a number.
         index = np.frombuffer(content, "<u8", count=len(content) // 8)
         length = self.chunk_rows * self.row_bytes
         expected = np.stack([np.arange(used) * length, np.full(used, length)], axis=1).ravel()

@@ -1,1 +1,1 @@
-"""What a study file and config.yaml say."""
+"""Study files and config.yaml: their fields and checks."""

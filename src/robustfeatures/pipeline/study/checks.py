@@ -1,4 +1,4 @@
-"""What can be said of a study's values before anything is computed, beyond the type of each."""
+"""Checks of a study's values, beyond their types, before anything is computed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.settings import Training
 
-# What the papers print.
+# The values that the papers print.
 PUBLISHED = Path(__file__).resolve().parents[2] / "experiments" / "published"
 
 
 def check_data(data: Data, where: str) -> None:
-    """Check what can be said of the data set in the field `where` before it is read.
+    """Check the data set in the field `where` before it is read.
 
     Raises:
-        UserError: the source is unknown, a file of the user's is not named or not there, the source needs a share or a
-            size that is not given or takes none that is, or the shares leave nothing.
+        UserError: the source is unknown, the path of the user's files is missing or does not exist, a share or size is
+            missing or not allowed for the source, or the shares leave no training images.
     """
     for each, place in data.iterate_fields(where):
         source = find_source(each.source, f"{place}.source")
@@ -61,7 +61,7 @@ def _check_splits(data: Data, source: SourceEntry, where: str) -> None:
 
 
 def has_split(data: Data, split: Split) -> bool:
-    """Whether a data set has a split, as far as its study tells; what is not known of the user's files may be there."""
+    """Whether a data set has a split. A split that only the user's files can show is assumed to be there."""
     for each in data.iterate_sources():
         brought = find_source(each.source).splits
         if brought is None or split in (brought or ("train", "test")):
@@ -72,7 +72,7 @@ def has_split(data: Data, split: Split) -> bool:
 
 
 def check_digests(data: Data, where: str) -> None:
-    """Check that a study says what its user's own files and lists hold: part of every recipe made from them.
+    """Check that a study gives the SHA-256 of the user's own files and lists, which is part of their recipes.
 
     Raises:
         UserError: a SHA-256 is missing.
@@ -91,7 +91,7 @@ def check_training(training: Training, where: str) -> None:
     """Check that every value of the training in the field `where` has an effect.
 
     Raises:
-        UserError: one has none.
+        UserError: a value has no effect.
     """
     if training.milestones and training.schedule != "step":
         raise UserError(f"{where}.milestones: the schedule {training.schedule!r} takes none; 'step' does")
@@ -105,25 +105,25 @@ def check_training(training: Training, where: str) -> None:
 
 
 def check_network(architecture: Architecture, where: str) -> None:
-    """Check what can be said of the network in the field `where` before it is made.
+    """Check the network in the field `where` before it is made.
 
     Raises:
-        UserError: it is unknown, has no width, or not this one.
+        UserError: the network is unknown, or its width is not allowed.
     """
     find_network(architecture.name, f"{where}.name").check_width(architecture.width, where)
 
 
 def check_published_setting(setting: str) -> None:
-    """Check that some paper prints a number for the setting.
+    """Check that a paper prints values for the setting.
 
     Raises:
-        UserError: none does.
+        UserError: no paper does.
     """
     known: set[str] = set()
     for path in sorted(PUBLISHED.glob("*.yaml")):
         tables = [entries for entries in read_yaml(path).values() if isinstance(entries, list)]
         known |= {entry["setting"] for entries in tables for entry in entries}
-        # Most settings are in the first file, and reading one takes a while.
+        # Reading a file takes a while, and most settings are in the first one.
         if setting in known:
             return
     raise UserError(f"published_setting: {setting!r} is in no paper{suggest(setting, known)}")

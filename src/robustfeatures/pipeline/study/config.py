@@ -1,4 +1,4 @@
-"""The configuration: what to build, where, and how its work is cut into jobs."""
+"""The configuration: which study to build, where, and how to divide its work into jobs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from annotated_types import Gt
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.pipeline.study.parameters import Name
-from robustfeatures.pipeline.study.validation import validated
+from robustfeatures.pipeline.study.validation import validate
 
 Count = Annotated[int, Gt(0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Strict):
-    """What config.yaml may say.
+    """The fields of config.yaml.
 
-    Only `study` enters the recipes. Device and threads change the last bits of a result; they are recorded beside it.
+    Only `study` changes recipes. Device and threads change the last bits of a result and are recorded beside it.
     """
 
     study: Name
@@ -34,7 +34,7 @@ class Config(Strict):
     longest_minutes: Count = 2880
 
     def parts(self, stage: str) -> int:
-        """How many jobs share the making of one artifact of a stage."""
+        """How many jobs share one artifact of a stage."""
         return {"derived": self.derived_parts, "evaluation": self.evaluation_parts}.get(stage, 1)
 
 
@@ -44,4 +44,4 @@ def read_config(values: Any) -> Config:
     Raises:
         UserError: a field is unknown or wrong.
     """
-    return validated(Config, values, "config.yaml")
+    return validate(Config, values, "config.yaml")

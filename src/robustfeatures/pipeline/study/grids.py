@@ -1,4 +1,4 @@
-"""Grids of trainings: a few lines of a study unfold to many named trainings that differ from a base in some fields."""
+"""Grids of trainings: a few lines of a study define many named trainings that differ from a base in some fields."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from annotated_types import MinLen
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError, suggest
-from robustfeatures.pipeline.plan.canonical import plain
+from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.study.parameters import Name
-from robustfeatures.pipeline.study.validation import validated
+from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.training.settings import Training
 
 
@@ -22,8 +22,8 @@ from robustfeatures.training.settings import Training
 class Grid(Strict):
     """Trainings that differ from the named training `base` in some of its fields.
 
-    Each of `cells` maps fields of a training to the values that they take and stands for every combination of these;
-    what it does not name is as in the base. A dotted name is a field within a field: `adversary.eps`.
+    Each block of `cells` maps fields of a training to lists of values, and defines one training for each combination of
+    these values. All other fields are as in the base. A dotted name is a field within a field: `adversary.eps`.
     """
 
     base: Name
@@ -32,10 +32,10 @@ class Grid(Strict):
 
 @dataclass(frozen=True)
 class Cell:
-    """One training of a grid; `varied` holds the value of every field that any cell of the grid varies.
+    """One training of a grid. `varied` has the value of every field that any cell of the grid varies.
 
-    `name` is the grid's with each field that the cell's own block names and its value, so that no other block changes
-    it. Values are numbers, or text for anything else.
+    `name` is the grid's name, followed by the fields of the cell's own block with their values, so that a new block
+    does not rename the cell. The values of `varied` are numbers, or text for anything else.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Cell:
     training: Training
 
 
-def unfolded(name: str, grid: Grid, trainings: Mapping[str, Training]) -> tuple[Cell, ...]:
+def unfold_grid(name: str, grid: Grid, trainings: Mapping[str, Training]) -> tuple[Cell, ...]:
     """The cells of the grid of that name, in the order of the study.
 
     Raises:
@@ -52,16 +52,16 @@ def unfolded(name: str, grid: Grid, trainings: Mapping[str, Training]) -> tuple[
     where = f"grids.{name}"
     if grid.base not in trainings:
         raise UserError(f"{where}.base: {grid.base!r} is unknown{suggest(grid.base, trainings)}")
-    base = plain(trainings[grid.base])
-    # In the order in which they first appear, so that names are read as the study is.
+    base = to_json(trainings[grid.base])
+    # Fields are in the order of the study, and so are names.
     varying = list(dict.fromkeys(field for block in grid.cells for field in block))
     cells: dict[str, Cell] = {}
     for number, block in enumerate(grid.cells):
         for changes in _combinations(block):
-            values = _changed(base, changes, f"{where}.cells.{number}")
+            values = _apply_changes(base, changes, f"{where}.cells.{number}")
             training = _training(values, f"{where}.cells.{number}")
-            varied = {field: _readable(_value(plain(training), field)) for field in varying}
-            # Only what the block itself names: another block, added later, costs this cell nothing.
+            varied = {field: _readable(_get_field(to_json(training), field)) for field in varying}
+            # The name has only the fields of its own block, so that a new block does not rename this cell.
             named = (f"{field}-{_text(varied[field])}" for field in block)
             cell = Cell(".".join([name, *named]), varied, training)
             if cell.name in cells or varied in [other.varied for other in cells.values()]:
@@ -75,7 +75,7 @@ def _combinations(block: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]
         yield dict(zip(block, values, strict=True))
 
 
-def _changed(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _apply_changes(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
     values: dict[str, Any] = json.loads(json.dumps(base))
     for field, value in changes.items():
         *outer, last = field.split(".")
@@ -93,12 +93,12 @@ def _changed(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) ->
 
 def _training(values: dict[str, Any], where: str) -> Training:
     try:
-        return validated(Training, values, "")
+        return validate(Training, values, "")
     except UserError as error:
         raise UserError(f"{where}.{str(error).removeprefix(': ')}") from error
 
 
-def _value(values: Mapping[str, Any], field: str) -> Any:
+def _get_field(values: Mapping[str, Any], field: str) -> Any:
     found: Any = values
     for part in field.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -106,7 +106,7 @@ def _value(values: Mapping[str, Any], field: str) -> Any:
 
 
 def _readable(value: Any) -> str | int | float:
-    """A number as it is; anything else as text that file names may hold: `crop_padding4_flip` for a mapping."""
+    """A number as it is; anything else as text for file names, such as `crop_padding4_flip` for a mapping."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     return _text(value)
@@ -121,7 +121,7 @@ def _text(value: Any) -> str:
         case int() | float():
             return f"{value:g}".replace("+", "")
         case Mapping():
-            # What is off needs no mention.
+            # Options that are off are not in the text.
             parts = {name: item for name, item in value.items() if item is not None and item is not False and item != 0}
             return "_".join(name + ("" if item is True else _text(item)) for name, item in parts.items()) or "none"
         case list() | tuple():

@@ -1,4 +1,4 @@
-"""The parameters of each stage: what a result depends on, and nothing else."""
+"""The parameters of each stage. A result depends on every one of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from robustfeatures.derived.settings import Derived
 from robustfeatures.engine.settings import Strict
 from robustfeatures.training.settings import Model
 
-# Names become parts of file names and of commands.
+# Names are parts of file names and of commands.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Strict):
-    """The rows that the function `measure` of a module of this package gives for its inputs and these settings."""
+    """A module of this package and the settings for its function `measure`, which returns rows."""
 
     module: Annotated[str, StringConstraints(pattern=r"^(measurements|theory)\.[a-z][a-z0-9_]*$")]
     settings: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""A study: the named pieces that the experiments combine, read from one YAML file."""
+"""A study: the data, networks, trainings and experiments in one YAML file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from robustfeatures.pipeline.study.checks import (
     check_published_setting,
     check_training,
 )
-from robustfeatures.pipeline.study.grids import Cell, Grid, unfolded
+from robustfeatures.pipeline.study.grids import Cell, Grid, unfold_grid
 from robustfeatures.pipeline.study.parameters import Name
-from robustfeatures.pipeline.study.validation import validated
+from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.settings import Training
 
 
 @dataclass(frozen=True, kw_only=True)
 class DerivedSet(Strict):
-    """A derived data set: the named training that made its source model, the method, and the training on it."""
+    """A derived data set: the training of its source model by name, the method, and the training on it by name."""
 
     source: str
     method: Method
@@ -42,7 +42,7 @@ class DerivedSet(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Robustness(Strict):
-    """The attacks of every evaluation and the radii that A1 reports; radius 0 is clean and always reported."""
+    """The attacks of every evaluation and the radii that A1 reports. The clean accuracy is always reported."""
 
     norm: NormName
     attacks: Attacks
@@ -51,14 +51,13 @@ class Robustness(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Study(Strict):
-    """Everything that a study file may say. Names of trainings and derived sets are the study's own.
+    """The fields of a study file. The study chooses the names of trainings and derived sets.
 
-    `published_setting` names the setting of the papers ("CIFAR-10") that the study repeats; published numbers stand
-    beside the measured ones as comparable only then. `precision` is that of convolutions and matrix products in
-    training, attack and evaluation; with `compile` torch compiles networks for these three. `experiments` maps an
-    id (A1 ... E4) to its own settings. `other_data` and `other_architectures` are those that an experiment asks for
-    by name beside the study's own. The cells of `grids` are named trainings like any other. A study of the papers'
-    theory has neither data nor networks.
+    `published_setting` is the setting of the papers ("CIFAR-10") that the study repeats; only then are measured and
+    published numbers compared. `precision` applies to convolutions and matrix products in training, attack and
+    evaluation; `compile` has torch compile the networks there. `experiments` maps an id (A1 ... E4) to the settings of
+    that experiment. Experiments use `other_data` and `other_architectures` by name. The cells of `grids` are named
+    trainings. A study of the theory has neither data nor networks.
     """
 
     title: str
@@ -77,27 +76,27 @@ class Study(Strict):
     published_setting: str | None = None
 
     def all_data(self) -> dict[str, Data]:
-        """Every data set of the study by the field that holds it."""
+        """Every data set of the study by its field."""
         named = {f"other_data.{name}": data for name, data in self.other_data.items()}
         return named if self.data is None else {"data": self.data, **named}
 
     def all_architectures(self) -> dict[str, Architecture]:
-        """Every network of the study by the field that holds it."""
+        """Every network of the study by its field."""
         named = {f"other_architectures.{name}": network for name, network in self.other_architectures.items()}
         return named if self.architecture is None else {"architecture": self.architecture, **named}
 
     def cells(self, grid: str) -> tuple[Cell, ...]:
         """The trainings of a named grid."""
-        return unfolded(grid, self.grids[grid], self.training)
+        return unfold_grid(grid, self.grids[grid], self.training)
 
 
 def read_study(path: Path) -> Study:
-    """The study in a file, its fields and the names in it checked.
+    """Read a study from a file and check its fields and names.
 
     Raises:
         UserError: the file, a field or a name in it is wrong; the message names file and field.
     """
-    study = validated(Study, read_yaml(path), str(path))
+    study = validate(Study, read_yaml(path), str(path))
     try:
         for where, data in study.all_data().items():
             check_data(data, where)

@@ -1,4 +1,4 @@
-"""YAML as people expect it: 5e-4 is a number, and a name that appears twice is an error."""
+"""Read YAML safely: 5e-4 is a number, and a name that appears twice is an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-# Far more than any study holds; a file of ten lines can stand for billions by aliases of aliases.
+# Far more values than any study has. With aliases of aliases ten lines can stand for billions.
 MOST_VALUES = 1_000_000
 
 
@@ -42,7 +42,7 @@ def read_yaml(path: Path) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _values(node, {}) > MOST_VALUES:
+        if _count_values(node, {}) > MOST_VALUES:
             raise UserError(f"{path}: more than {MOST_VALUES} values, counting each alias as what it stands for")
         return loader.construct_document(node)
     except OSError as error:
@@ -57,12 +57,12 @@ def read_yaml(path: Path) -> Any:
     except RecursionError as error:
         raise UserError(f"{path}: nested too deeply") from error
     except ValueError as error:
-        # A date that no calendar has.
+        # An impossible date.
         raise UserError(f"{path}: {error}") from error
 
 
-def _values(node: yaml.Node, known: dict[yaml.Node, int | None]) -> int:
-    """How many values a node stands for; a few lines of aliases of aliases can stand for more than fit anywhere."""
+def _count_values(node: yaml.Node, known: dict[yaml.Node, int | None]) -> int:
+    """The number of values that a node stands for, with each alias counted as its target."""
     if node not in known:
         known[node] = None
         children: list[yaml.Node] = []
@@ -70,7 +70,7 @@ def _values(node: yaml.Node, known: dict[yaml.Node, int | None]) -> int:
             children = [each for pair in node.value for each in pair]
         elif isinstance(node, yaml.SequenceNode):
             children = node.value
-        known[node] = 1 + sum(_values(child, known) for child in children)
+        known[node] = 1 + sum(_count_values(child, known) for child in children)
     found = known[node]
     if found is None:
         raise yaml.MarkedYAMLError(problem="the value holds itself", problem_mark=node.start_mark)

@@ -1,4 +1,4 @@
-"""Jobs without a plan behind them, for stages that are run by themselves."""
+"""Jobs without a plan, to run stages alone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from robustfeatures.pipeline.run.blocks import Blocks, Share
-from robustfeatures.pipeline.run.job import Job, Surroundings
+from robustfeatures.pipeline.run.job import Environment, Job
 from robustfeatures.pipeline.run.progress import Progress
 from robustfeatures.pipeline.store.store import Store
 
 
 def job_in(folder: Path, inputs: Mapping[str, Path], store: Store) -> Job:
-    """A job on the processor, given payloads by their roles, that leaves all it writes in the folder."""
+    """A job on the CPU with these inputs by role, which writes only below the folder."""
     progress = Progress("stage", "test", folder / "progress.json", terminal=False)
-    surroundings = Surroundings(store, folder, "cpu", 1)
+    environment = Environment(store, folder, "cpu", 1)
     blocks = Blocks(store, folder.name, Share(1, 1))
-    return Job(folder / "scratch", surroundings, inputs, blocks, progress)
+    return Job(folder / "scratch", environment, inputs, blocks, progress)

@@ -1,4 +1,4 @@
-"""Derived sets as their stage makes them: labels, images, and what it says of how far it is."""
+"""Derived sets as their stage makes them: labels, images, and reports of progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Reports = list[tuple[int, int]]
 def derived(
     folder: Path, network: Network, original: ImageDataset, method: Method, reports: Reports | None = None
 ) -> ImageDataset:
-    """A set derived from a test split, as its stage does it; `reports` takes what it says of how far it is."""
+    """The set that the stage derives from a test split. `reports` collects the reports of progress."""
     write_dataset(folder / "original.zarr", {"test": original})
     save_network(
         network,

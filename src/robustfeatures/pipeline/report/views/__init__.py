@@ -1,1 +1,1 @@
-"""One module per kind of view; each has `make(view)`, which returns the contents of its files."""
+"""One module per kind of view. Each has a function `make(view)`, which returns the contents of its files."""

@@ -1,4 +1,4 @@
-"""Stage claims: every sentence of the papers that a study tests, with its verdict."""
+"""The claims file: every statement of the papers that a study tests, with its verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage figure: one experiment as a bitmap and as a vector drawing, with its caption."""
+"""A figure: one experiment as a bitmap and as a vector graphic, with its caption."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.errors import make_printable
 from robustfeatures.experiments.shared.plots.style import DPI
-from robustfeatures.pipeline.report.making import caption, making
+from robustfeatures.pipeline.report.provenance import describe_provenance, make_caption
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from robustfeatures.pipeline.report.building import ViewJob
 
-# Characters of a warning per inch of the figure, and how many warnings stand there; the caption has them all.
+# Characters of a warning per inch of the figure, and how many warnings it shows; the caption has all of them.
 PER_INCH = 15
 MOST_WARNINGS = 3
 
 
 def make(view: ViewJob) -> Mapping[str, bytes]:
-    """The contents of `<id>.png`, `<id>.pdf` and `<id>.txt` by suffix; the same rows give the same bytes."""
+    """The contents of `<id>.png`, `<id>.pdf` and `<id>.txt` by suffix. The same rows give the same bytes."""
     ((experiment, results),) = view.experiments()
     assert experiment.figure is not None
     figure = experiment.figure(results)
-    made = making(experiment, results, view.record, view.recipes())
-    return {**drawn(figure, results.notes), ".txt": caption(experiment, results, made).encode()}
+    made = describe_provenance(experiment, results, view.record, view.recipes())
+    return {**render_figure(figure, results.notes), ".txt": make_caption(experiment, results, made).encode()}
 
 
-def drawn(figure: Figure, notes: Sequence[str]) -> dict[str, bytes]:
+def render_figure(figure: Figure, notes: Sequence[str]) -> dict[str, bytes]:
     """The figure as `.png` and `.pdf`, with the warnings below it."""
     shown = [f"Warning: {make_printable(note)}" for note in notes[:MOST_WARNINGS]]
     if len(notes) > MOST_WARNINGS:

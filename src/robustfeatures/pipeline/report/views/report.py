@@ -1,4 +1,4 @@
-"""Stage report: one static page per study, which opens without a network."""
+"""The report: one static page per study, which needs no internet."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from robustfeatures.pipeline.plan.view import PAGE
-from robustfeatures.pipeline.report.numbers import number
-from robustfeatures.pipeline.report.tables import sheets
+from robustfeatures.pipeline.report.numbers import format_number
+from robustfeatures.pipeline.report.tables import make_sheets
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.yaml import read_yaml
 
@@ -23,7 +23,7 @@ VERDICTS = ("held", "not held", "not tested")
 
 
 def make(view: ViewJob) -> Mapping[str, bytes]:
-    """The contents of `report/index.html`: per paper its experiments, each with figure, tables and claims."""
+    """The contents of `report/index.html`: the experiments by paper, each with its figure, tables and claims."""
     claims = pd.read_csv(view.folder / "claims.csv")
     papers: dict[str, dict[str, Any]] = {}
     for experiment, results in view.experiments():
@@ -34,7 +34,7 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
         paper["verdicts"] = _verdicts(claim for section in paper["sections"] for claim in section["claims"])
     everything = _verdicts(claims.to_dict("records"))
     environment = Environment(loader=FileSystemLoader(PAGE.parent), autoescape=select_autoescape())
-    environment.filters["number"] = number
+    environment.filters["number"] = format_number
     page = environment.get_template(PAGE.name).render(
         title=view.record["title"], study=view.record["study"], papers=papers, verdicts=everything
     )
@@ -42,7 +42,7 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
 
 
 def _section(view: ViewJob, experiment: Experiment, results: Results, claims: pd.DataFrame) -> dict[str, Any]:
-    """What the page shows of one experiment; links are relative to the page."""
+    """The section of one experiment. Links are relative to the page."""
     outputs = {
         each["kind"]: [str(PurePosixPath(name).relative_to(view.record["study"])) for name in each["outputs"]]
         for each in view.record["views"]
@@ -53,15 +53,15 @@ def _section(view: ViewJob, experiment: Experiment, results: Results, claims: pd
     section = {"experiment": experiment, "links": links, "claims": own, "verdicts": _verdicts(own)}
     if "figure" in outputs:
         caption = (view.folder / f"figures/{experiment.id}.txt").read_text(encoding="utf-8")
-        # The first paragraph is the title, the second what the figure shows.
+        # The first paragraph is the title, the second describes the figure.
         shown, *made = caption.strip().split("\n\n")[1:]
         section |= {"caption": shown, "made": made, "figure": f"figures/{experiment.id}.png"}
     if "table" in outputs:
-        # Names such as "NA" are names.
+        # Without these options pandas would read names such as "NA" as missing values.
         table = pd.read_csv(view.folder / f"tables/{experiment.id}.csv", keep_default_na=False, na_values=[""])
         section["sheets"] = [
             {"title": sheet.title, "columns": list(sheet.cells.columns), "rows": sheet.cells.to_numpy().tolist()}
-            for sheet in sheets(table, results, experiment.units)
+            for sheet in make_sheets(table, results, experiment.units)
         ]
     return section
 

@@ -1,4 +1,4 @@
-"""Stage table: the rows of one experiment as CSV for programs, Markdown and LaTeX for people."""
+"""A table: the rows of one experiment as CSV for programs, as Markdown and LaTeX for people."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from robustfeatures.errors import make_printable
-from robustfeatures.pipeline.report.making import making
-from robustfeatures.pipeline.report.tables import as_latex, as_markdown, plain, sheets
+from robustfeatures.pipeline.report.provenance import describe_provenance
+from robustfeatures.pipeline.report.tables import as_latex, as_markdown, escape_markdown, make_sheets
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
@@ -21,30 +21,30 @@ def make(view: ViewJob) -> Mapping[str, bytes]:
     ((experiment, results),) = view.experiments()
     assert experiment.table is not None
     table = experiment.table(results)
-    made = making(experiment, results, view.record, view.recipes())
+    made = describe_provenance(experiment, results, view.record, view.recipes())
     return {
         ".csv": table.to_csv(index=False, lineterminator="\n").encode(),
-        ".md": markdown(experiment, results, table, made).encode(),
-        ".tex": latex(experiment, results, table, made).encode(),
+        ".md": render_markdown(experiment, results, table, made).encode(),
+        ".tex": render_latex(experiment, results, table, made).encode(),
     }
 
 
-def markdown(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
-    """What was measured, then what the paper prints, labelled as such, then how it was made."""
+def render_markdown(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
+    """The measured values, then the published ones, labelled as such, then the lines of the provenance (`made`)."""
     parts = [f"# {experiment.id}: {experiment.title}"]
-    parts += [f"**Warning: {plain(note)}**" for note in results.notes]
-    for sheet in sheets(table, results, experiment.units):
-        parts += [plain(sheet.title), as_markdown(sheet.cells)]
-    return "\n\n".join([*parts, "\n".join(f"- {plain(line)}" for line in made)]) + "\n"
+    parts += [f"**Warning: {escape_markdown(note)}**" for note in results.notes]
+    for sheet in make_sheets(table, results, experiment.units):
+        parts += [escape_markdown(sheet.title), as_markdown(sheet.cells)]
+    return "\n\n".join([*parts, "\n".join(f"- {escape_markdown(line)}" for line in made)]) + "\n"
 
 
-def latex(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
-    """One tabular per table of the Markdown; all else in comments, so that the file can be read into a document."""
+def render_latex(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
+    """One tabular per table of the Markdown. Everything else is a comment, so that a document can input the file."""
     said = [
         f"{experiment.id}: {experiment.title}",
         *(f"Warning: {make_printable(note)}" for note in results.notes),
         *made,
     ]
     parts = ["\n".join(f"% {line}" for line in [*said, "Needs the package booktabs."])]
-    parts += [f"% {sheet.title}\n{as_latex(sheet.cells)}" for sheet in sheets(table, results, experiment.units)]
+    parts += [f"% {sheet.title}\n{as_latex(sheet.cells)}" for sheet in make_sheets(table, results, experiment.units)]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""Stage data: raw images into the canonical form, split once and for all, stratified by class."""
+"""Stage data: convert raw images to the canonical form and split them, stratified by class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def make(parameters: Data, folder: Path, job: Job) -> None:
-    """Write `data.zarr` with the splits that the source has or that are drawn from it."""
+    """Write `data.zarr` with the splits of the source and those that are drawn from it."""
     parts = prepare_splits(parameters, job.raw)
     write_dataset(folder / "data.zarr", {name: _dataset(part) for name, part in parts.items()})
 

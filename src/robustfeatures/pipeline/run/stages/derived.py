@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robustfeatures.derived.generation import choose_rows_per_block, derive_splits, generate_images
-from robustfeatures.pipeline.store.datasets import Sharded, join_shards, write_shard
+from robustfeatures.pipeline.store.datasets import ShardedSplit, join_shards, write_shard
 
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def make(parameters: Derived, folder: Path, job: Job) -> None:
-    """Write `data.zarr` with the derived splits; its shards are the blocks that several jobs may share."""
+    """Write `data.zarr` with the derived splits. Its shards are the blocks that several jobs may share."""
     with job.computing():
         found = derive_splits(parameters, job)
     splits = {name: _Split(name, derivation, job.dataset("data", name), job) for name, derivation in found.items()}
@@ -42,7 +42,7 @@ def make(parameters: Derived, folder: Path, job: Job) -> None:
         done += split.steps(number)
 
     job.blocks.finish(list(blocks), block)
-    if job.blocks.whole:
+    if job.blocks.is_whole:
         join_shards(folder / "data.zarr", {name: split.sharded() for name, split in splits.items()})
 
 
@@ -65,7 +65,7 @@ class _Split:
 
     @property
     def blocks(self) -> list[str]:
-        # What another kind of device has made is cut in another way.
+        # Another kind of device cuts the split into other blocks, so the name holds the kind.
         count = -(-len(self.derivation) // self.shard_rows)
         return [f"{self.job.device.type}-{self.name}-{number}" for number in range(count)]
 
@@ -74,12 +74,12 @@ class _Split:
         return np.arange(first, min(first + self.shard_rows, len(self.derivation)))
 
     def steps(self, number: int) -> int:
-        """What a block takes, in images times steps."""
+        """The work of a block: images times steps."""
         return self.derivation.steps * len(self.rows(number))
 
-    def sharded(self) -> Sharded:
+    def sharded(self) -> ShardedSplit:
         """The split, once all its blocks are finished."""
-        return Sharded(
+        return ShardedSplit(
             shape=self.shape,
             dtype=self.derivation.dtype,
             labels=self.derivation.labels,

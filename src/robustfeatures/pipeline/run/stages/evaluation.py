@@ -1,4 +1,4 @@
-"""Stage evaluation: one model on one split of one data set under one attack or several."""
+"""Stage evaluation: the accuracy of one model on one split of one data set, under one or several attacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(parameters: Evaluation, folder: Path, job: Job) -> None:
     Blocks of images, which several jobs may share, are judged one by one.
     """
     attacked = subject(parameters, job)
-    # What another kind of device has judged is cut in another way.
+    # Another kind of device cuts the images into other blocks, so the name holds the kind.
     blocks = {f"{job.device.type}-{number}": rows for number, rows in enumerate(attacked.blocks())}
     expected = sum(len(blocks[name]) for name in job.blocks.missing(list(blocks)))
     done = 0
@@ -51,7 +51,7 @@ def make(parameters: Evaluation, folder: Path, job: Job) -> None:
         done += len(rows)
 
     job.blocks.finish(list(blocks), block)
-    if job.blocks.whole:
+    if job.blocks.is_whole:
         found = [_read_block(job.blocks.path(name)) for name in blocks]
         _write_rows(folder / "rows.csv", COLUMNS, counted(parameters, found, attacked.num_classes))
         _write_rows(folder / "diagnostics.csv", DIAGNOSTIC_COLUMNS, counted_diagnostics(parameters, found))
@@ -71,7 +71,7 @@ def _read_block(path: Path) -> Judged:
 
 
 def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """The columns are named here, for a file may have no row."""
+    """Write rows as CSV. The columns are an argument, because a file may have no row."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()

@@ -1,4 +1,4 @@
-"""Stage measurement: rows of whatever kind, from a module of `theory/` or `measurements/`."""
+"""Stage measurement: rows of any kind, from a module of `theory/` or `measurements/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make(parameters: Measurement, folder: Path, job: Job) -> None:
-    """Write `rows.csv`: what the module's `measure(run, **settings)` returns, columns as in its first row."""
+    """Write `rows.csv`: the rows that the module's `measure(run, **settings)` returns, with the first row's columns."""
     module = import_module(f"robustfeatures.{parameters.module}")
     with job.computing():
         rows = module.measure(job, **parameters.settings)

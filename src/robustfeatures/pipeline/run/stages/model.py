@@ -1,4 +1,4 @@
-"""Stage model: a network trained, in the standard way or adversarially, on an original or a derived data set."""
+"""Stage model: train a network, in the standard way or adversarially, on an original or a derived data set."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make(parameters: Model, folder: Path, job: Job) -> None:
 
 @contextmanager
 def _checkpoints(job: Job) -> Iterator[Checkpoints]:
-    """The job's checkpoints; the time inside is that of the training."""
+    """The job's checkpoints. The time inside counts as training."""
     with job.computing(), Checkpoints(job.scratch) as checkpoints:
         yield checkpoints
 

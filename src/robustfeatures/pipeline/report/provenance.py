@@ -1,4 +1,4 @@
-"""How a table or a figure was made, from the recipes behind it: nothing here is written by hand."""
+"""The provenance of a table or a figure as text, generate_images from the recipes that it builds on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from robustfeatures.errors import make_printable
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
 
-# What a recipe of each stage is called, in the order in which they are told.
+# The heading of each stage's recipes, in the order of the lines.
 STAGES = {
     "data": "Data",
     "model": "Network",
@@ -18,45 +18,45 @@ STAGES = {
     "evaluation": "Evaluation",
     "measurement": "Measurement",
 }
-# Told for all recipes together, or told by the rest.
-ELSEWHERE = frozenset({"seed", "precision", "compile", "probes", "module"})
-# Fields whose value says enough.
-SPEAKING = frozenset({"name", "kind", "source", "architecture"})
+# Fields that have a line of their own, or that follow from the others.
+SHOWN_ELSEWHERE = frozenset({"seed", "precision", "compile", "probes", "module"})
+# Fields whose value is clear without the field's name.
+SELF_EXPLANATORY = frozenset({"name", "kind", "source", "architecture"})
 LONGEST = 600
 MOST_LABELS = 8
 
 
-def making(
+def describe_provenance(
     experiment: Experiment, results: Results, record: Mapping[str, Any], recipes: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """Lines that say how a view was made: study, data, networks, attacks with their steps, seeds, published values.
+    """Lines on how a view was made: study, data, networks, attacks with their steps, seeds, published values.
 
-    `record` is that of the view; `recipes` are the records of all that it builds on.
+    `record` is the view's, `recipes` are the records of all recipes that it builds on.
     """
-    told: dict[str, dict[str, list[str]]] = {stage: {} for stage in STAGES}
+    labels_by_text: dict[str, dict[str, list[str]]] = {stage: {} for stage in STAGES}
     for recipe in recipes:
-        labels = told[recipe["stage"]].setdefault(_parameters(recipe), [])
+        labels = labels_by_text[recipe["stage"]].setdefault(_describe_parameters(recipe), [])
         if recipe["family"] not in labels:
             labels.append(recipe["family"])
     seeds = sorted({need["seed"] for part in record["parts"] for need in part["needs"]})
     lines = [f"Study: {record['study']}, {record['title']}; {record['precision']}."]
-    for stage, texts in told.items():
-        lines += [f"{STAGES[stage]} {_listed(labels)}: {text}." for text, labels in texts.items()]
+    for stage, texts in labels_by_text.items():
+        lines += [f"{STAGES[stage]} {_join_labels(labels)}: {text}." for text, labels in texts.items()]
     if seeds:
         lines.append(f"Seeds: {', '.join(map(str, seeds))}.")
-    lines.append(f"Paper: {experiment.paper}. {_published(results)}")
+    lines.append(f"Paper: {experiment.paper}. {_describe_published(results)}")
     target = next(name for name in record["outputs"] if not name.endswith((".txt", ".pdf")))
     lines.append(f"To make it alone: snakemake --cores all --config study={record['study']} results/{target}")
     return [make_printable(line) for line in lines]
 
 
-def caption(experiment: Experiment, results: Results, made: Iterable[str]) -> str:
-    """The caption of a figure: what it shows, warnings, how it was made."""
+def make_caption(experiment: Experiment, results: Results, made: Iterable[str]) -> str:
+    """The caption of a figure: title, description, warnings, and the lines of its provenance (`made`)."""
     warnings = [f"Warning: {make_printable(note)}" for note in results.notes]
     return "\n\n".join([f"{experiment.id}: {experiment.title}", experiment.caption, *warnings, *made]) + "\n"
 
 
-def _published(results: Results) -> str:
+def _describe_published(results: Results) -> str:
     if results.published is None:
         return "It prints no numbers to compare with."
     where = f"{results.published_source}, {results.published_setting}"
@@ -65,27 +65,27 @@ def _published(results: Results) -> str:
     return f"Published values ({where}) are of another setting than this study's, so nothing is compared with them."
 
 
-def _listed(labels: list[str]) -> str:
+def _join_labels(labels: list[str]) -> str:
     more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
     return f"{', '.join(labels[:MOST_LABELS])}{more}"
 
 
-def _parameters(recipe: Mapping[str, Any]) -> str:
-    """The parameters of one recipe as text, without those told elsewhere."""
-    kept = _without_elsewhere(recipe["parameters"])
+def _describe_parameters(recipe: Mapping[str, Any]) -> str:
+    """The parameters of one recipe as text, without the fields that are shown elsewhere."""
+    kept = _drop_shown_elsewhere(recipe["parameters"])
     if isinstance(kept.get("settings"), dict):
-        kept["settings"] = _without_elsewhere(kept["settings"])
+        kept["settings"] = _drop_shown_elsewhere(kept["settings"])
     module = recipe["parameters"].get("module")
     text = "; ".join(part for part in (module, _text(kept)) if part)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _without_elsewhere(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in ELSEWHERE}
+def _drop_shown_elsewhere(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in SHOWN_ELSEWHERE}
 
 
 def _text(value: Any) -> str:
-    """A JSON value in words; what is empty or off is left out."""
+    """A JSON value in words, without fields that are empty or off."""
     match value:
         case dict():
             fields = {name: _text(each) for name, each in value.items()}
@@ -103,6 +103,6 @@ def _text(value: Any) -> str:
 
 
 def _field(name: str, text: str, value: Any) -> str:
-    if name in SPEAKING:
+    if name in SELF_EXPLANATORY:
         return text
     return f"{name.replace('_', ' ')} ({text})" if isinstance(value, dict) else f"{name.replace('_', ' ')} {text}"

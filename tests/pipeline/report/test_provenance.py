@@ -1,4 +1,4 @@
-"""Captions and the words on how a view was made."""
+"""Captions and the provenance of views."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.view import Part, View
-from robustfeatures.pipeline.report.making import caption, making
+from robustfeatures.pipeline.report.provenance import describe_provenance, make_caption
 from robustfeatures.pipeline.study.study import read_study
 from tests.conftest import REPOSITORY
 from tests.experiments.shared.test_claims import results
@@ -18,7 +18,7 @@ from tests.experiments.shared.test_claims import results
 
 @pytest.fixture(scope="module")
 def planned() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The record of the smoke study's figure A1, and those of all recipes behind it."""
+    """The record of the smoke study's figure A1, and those of all recipes that it builds on."""
     study = replace(read_study(REPOSITORY / "workflow" / "studies" / "smoke.yaml"), seeds=(3, 5))
     a1 = load_experiment("A1")
     part = Part(a1, a1.settings(), a1.needs(Pieces(study), a1.settings()))
@@ -31,7 +31,7 @@ def planned() -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
     a1, measured = load_experiment("A1"), results(comparable=True)
-    text = caption(a1, measured, making(a1, measured, *planned))
+    text = make_caption(a1, measured, describe_provenance(a1, measured, *planned))
     title, shown, *made = text.strip().split("\n\n")
     assert title == "A1: Robust and non-robust data sets"
     assert shown == a1.caption
@@ -52,16 +52,16 @@ def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], l
 
 def test_published_values_that_are_not_shown_are_told(planned: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
     a1 = load_experiment("A1")
-    other = making(a1, results(comparable=False), *planned)
+    other = describe_provenance(a1, results(comparable=False), *planned)
     assert any("nothing is compared" in line for line in other)
     assert not any("hollow" in line for line in other)
-    none = making(a1, replace(results(comparable=False), published=None), *planned)
+    none = describe_provenance(a1, replace(results(comparable=False), published=None), *planned)
     assert any("prints no numbers" in line for line in none)
 
 
 def test_warnings_stand_in_the_caption() -> None:
     noted = replace(results(comparable=False), notes=["the gradient\nis masked"])
-    assert "\n\nWarning: the gradient\\nis masked\n\n" in caption(load_experiment("A1"), noted, ["Study: smoke."])
+    assert "\n\nWarning: the gradient\\nis masked\n\n" in make_caption(load_experiment("A1"), noted, ["Study: smoke."])
 
 
 def test_a_measurement_is_told_by_its_settings() -> None:
@@ -77,6 +77,6 @@ def test_a_measurement_is_told_by_its_settings() -> None:
         "parts": [],
         "outputs": ["theory/tables/A12.csv"],
     }
-    lines = making(load_experiment("A1"), results(comparable=False), record, [recipe])
+    lines = describe_provenance(load_experiment("A1"), results(comparable=False), record, [recipe])
     assert "Measurement gaussian: theory.gaussian; settings (eps 0.5 and 1, exact yes)." in lines
     assert lines[-1].endswith("results/theory/tables/A12.csv")
