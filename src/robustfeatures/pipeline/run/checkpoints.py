@@ -60,8 +60,8 @@ class Checkpoints:
             return None
         return state
 
-    def due(self) -> bool:
-        """Whether the last time was long enough ago, or there will be no other."""
+    def is_due(self) -> bool:
+        """Return whether `INTERVAL` seconds have passed since the last checkpoint, or the program was asked to end."""
         return self.request is not None or time.monotonic() - self.last >= INTERVAL
 
     def save(self, state: dict[str, Any]) -> None:
