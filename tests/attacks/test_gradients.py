@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from robustfeatures.attacks.gradients import loss_gradients, pictured
+from robustfeatures.attacks.gradients import loss_gradients, render_gradients
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 
@@ -28,12 +28,12 @@ def test_pictures_of_gradients() -> None:
     gradient[0, 0, 0, 0] = 100.0
     gradient[0, 0, 1, 1] = 0.0
     deviation = gradient.std(correction=0)
-    picture = pictured(gradient, 3.0)[0, 0]
+    picture = render_gradients(gradient, 3.0)[0, 0]
     assert picture[0, 0] == 1.0
     assert picture[1, 1] == 0.5
     torch.testing.assert_close(picture[1, 0], 0.5 + 1 / (6 * deviation))
     torch.testing.assert_close(picture[2, 0], 0.5 - 1 / (6 * deviation))
     # The scale is each image's own, whatever it is.
     both = torch.cat([gradient, 1e-6 * gradient])
-    torch.testing.assert_close(pictured(both, 3.0)[0], pictured(both, 3.0)[1])
-    assert (pictured(torch.zeros(1, 3, 2, 2), 3.0) == 0.5).all()
+    torch.testing.assert_close(render_gradients(both, 3.0)[0], render_gradients(both, 3.0)[1])
+    assert (render_gradients(torch.zeros(1, 3, 2, 2), 3.0) == 0.5).all()

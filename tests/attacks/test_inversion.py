@@ -26,11 +26,11 @@ def test_the_distance_falls_in_the_mean(network: Network, digits: Digits) -> Non
     assert distances[-1] < 0.5 * distances[0]
 
 
-def test_every_step_is_told_and_changes_nothing(network: Network, digits: Digits) -> None:
+def test_progress_receives_every_step_and_changes_nothing(network: Network, digits: Digits) -> None:
     start, targets = digits.images[1000:1010], digits.images[1100:1110]
-    told: list[int] = []
-    found = invert(network, start, targets, step_size=0.02, steps=4, progress=told.append)
-    assert told == [1, 2, 3, 4]
+    steps_done: list[int] = []
+    found = invert(network, start, targets, step_size=0.02, steps=4, progress=steps_done.append)
+    assert steps_done == [1, 2, 3, 4]
     assert torch.equal(found, invert(network, start, targets, step_size=0.02, steps=4))
 
 

@@ -1,4 +1,4 @@
-"""Gradients of objectives beside closed forms of their slopes, carried to the pixels by autograd in float64."""
+"""Gradients of objectives against closed forms of output gradients, carried to the pixels by autograd in float64."""
 
 from __future__ import annotations
 
@@ -36,47 +36,47 @@ def residual(logits: Tensor) -> Tensor:
     return logits.softmax(dim=1) - functional.one_hot(LABELS, 4)
 
 
-def ahead(representation: Tensor) -> Tensor:
+def unit_to_goal(representation: Tensor) -> Tensor:
     """The unit vectors to the goal."""
     way = GOAL.to(representation.dtype) - representation
     return way / way.norm(dim=1, keepdim=True)
 
 
-Slope = Callable[[Tensor], Tensor]
-OBJECTIVES: dict[str, tuple[Callable[[Network], Objective], str, Slope]] = {
+OutputGradient = Callable[[Tensor], Tensor]
+OBJECTIVES: dict[str, tuple[Callable[[Network], Objective], str, OutputGradient]] = {
     "untargeted": (lambda model: untargeted_cross_entropy(model, LABELS), "logits", residual),
     "targeted": (lambda model: targeted_cross_entropy(model, LABELS), "logits", lambda logits: -residual(logits)),
     "representation": (
         lambda model: minus_representation_distance(model, GOAL.to(next(model.parameters()).dtype)),
         "representation",
-        ahead,
+        unit_to_goal,
     ),
 }
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_gradients_follow_from_the_slopes(name: str) -> None:
-    objective, of, slope = OBJECTIVES[name]
+def test_gradients_follow_from_the_output_gradients(name: str) -> None:
+    objective, of, output_gradient = OBJECTIVES[name]
     plain = network().double()
     images = torch.rand(5, 3, 8, 8, dtype=torch.float64)
     leaf = images.clone().requires_grad_(True)
     outputs = plain(leaf) if of == "logits" else plain.representation(leaf)
-    (expected,) = torch.autograd.grad(outputs, leaf, slope(outputs.detach()))
+    (expected,) = torch.autograd.grad(outputs, leaf, output_gradient(outputs.detach()))
     assert expected.abs().max() > 1e-3
     torch.testing.assert_close(gradient(objective(plain), images), expected, atol=1e-12, rtol=0)
     found = gradient(objective(FrozenNetwork(network())), images.float())  # type: ignore[arg-type]
     torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-4)
 
 
-def test_an_image_that_is_there_has_no_direction() -> None:
+def test_the_gradient_is_zero_at_the_goal() -> None:
     model = network()
     images = torch.rand(5, 3, 8, 8)
     there = minus_representation_distance(model, model.representation(images))
     assert torch.equal(gradient(there, images), torch.zeros_like(images))
 
 
-def test_an_image_the_network_is_sure_of_keeps_its_direction() -> None:
-    """Where the probability of the label rounds to 1 in float32 the slope is that of the others, not all zero."""
+def test_a_confident_network_still_has_a_gradient() -> None:
+    """Where the probability of the label rounds to 1 in float32 the gradient of the other logits is not zero."""
     logits = torch.tensor([[40.0, 0.0, 0.0, 0.0]])
     found = gradient(untargeted_cross_entropy(torch.nn.Identity(), torch.tensor([0])), logits)
     expected = logits.double().softmax(dim=1).float()

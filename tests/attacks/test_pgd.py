@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from robustfeatures.attacks import pgd
-from robustfeatures.attacks.norms import norm_named
+from robustfeatures.attacks.norms import load_norm
 from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
@@ -85,11 +85,11 @@ def test_never_leaves_the_ball_or_the_pixel_range(
     assert (lengths(found - images, norm) <= eps * (1 + 1e-5) + 1e-6).all()
 
 
-def test_every_step_is_told_and_changes_nothing(network: Network, digits: Digits) -> None:
+def test_progress_receives_every_step_and_changes_nothing(network: Network, digits: Digits) -> None:
     images, labels = digits.images[1000:1010], digits.labels[1000:1010]
-    told: list[int] = []
-    found = pgd(network, images, labels, norm="l2", eps=0.5, step_size=0.1, steps=3, progress=told.append)
-    assert told == [1, 2, 3]
+    steps_done: list[int] = []
+    found = pgd(network, images, labels, norm="l2", eps=0.5, step_size=0.1, steps=3, progress=steps_done.append)
+    assert steps_done == [1, 2, 3]
     assert torch.equal(found, pgd(network, images, labels, norm="l2", eps=0.5, step_size=0.1, steps=3))
 
 
@@ -147,12 +147,12 @@ def test_leaves_the_model_as_it_was(digits: Digits) -> None:
 
 def test_a_zero_gradient_moves_nothing() -> None:
     images = torch.rand(2, 1, 3, 3)
-    assert torch.equal(norm_named("l2").step(images, torch.zeros_like(images), torch.tensor(0.1)), images)
+    assert torch.equal(load_norm("l2").step(images, torch.zeros_like(images), torch.tensor(0.1)), images)
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_steps_and_radii_may_differ_from_image_to_image(norm: str) -> None:
-    ball, sizes = norm_named(norm), torch.tensor([0.0, 0.3, 9.0], dtype=torch.float64)
+    ball, sizes = load_norm(norm), torch.tensor([0.0, 0.3, 9.0], dtype=torch.float64)
     torch.manual_seed(0)
     origin, images, gradient = torch.rand(3, 3, 2, 4, 4, dtype=torch.float64)
     moved = ball.step(images, gradient, sizes.view(3, 1, 1, 1))
@@ -172,8 +172,8 @@ def test_steps_and_radii_may_differ_from_image_to_image(norm: str) -> None:
 def test_random_starts_fill_the_ball_evenly(norm: str) -> None:
     """Inside a d-ball of radius 1 a share r^d of the points lies within r; per seed the draw is the same."""
     images = torch.zeros(20000, 1, 1, 2)
-    drawn = norm_named(norm).random_start(images, 1.0, torch.Generator().manual_seed(0))
-    again = norm_named(norm).random_start(images, 1.0, torch.Generator().manual_seed(0))
+    drawn = load_norm(norm).random_start(images, 1.0, torch.Generator().manual_seed(0))
+    again = load_norm(norm).random_start(images, 1.0, torch.Generator().manual_seed(0))
     assert torch.equal(drawn, again)
     inside = (lengths(drawn, norm) <= 0.5).double().mean().item()
     # Four standard deviations of a share of 1/4 over 20 000 draws.

@@ -12,8 +12,8 @@ from tests.conftest import Digits
 STEP = 0.002
 
 
-def moved(images: Tensor, targets: Tensor, norm: str, eps: float) -> Tensor:
-    """The attack where g is the identity: it then looks for the point of the ball nearest to the target."""
+def attack(images: Tensor, targets: Tensor, norm: str, eps: float) -> Tensor:
+    """Attack with g the identity: the optimum is the point of the ball nearest to the target."""
     network = Network(nn.Flatten(), nn.Linear(64, 10), 1)
     return representation_pgd(network, images, targets, norm=norm, eps=eps, step_size=STEP, steps=150)  # type: ignore[arg-type]
 
@@ -22,7 +22,7 @@ def test_the_nearest_point_of_a_cube(digits: Digits) -> None:
     images, targets = digits.images[:20], digits.images[20:40]
     nearest = torch.minimum(torch.maximum(targets, images - 0.1), images + 0.1)
     # Signed steps end within one step of each coordinate.
-    torch.testing.assert_close(moved(images, targets, "linf", 0.1), nearest, atol=STEP + 1e-6, rtol=0)
+    torch.testing.assert_close(attack(images, targets, "linf", 0.1), nearest, atol=STEP + 1e-6, rtol=0)
 
 
 def test_the_nearest_point_of_a_ball(digits: Digits) -> None:
@@ -30,7 +30,7 @@ def test_the_nearest_point_of_a_ball(digits: Digits) -> None:
     way = targets - images
     lengths = way.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
     assert lengths.min() > 0.2
-    torch.testing.assert_close(moved(images, targets, "l2", 0.2), images + 0.2 * way / lengths, atol=1e-5, rtol=0)
+    torch.testing.assert_close(attack(images, targets, "l2", 0.2), images + 0.2 * way / lengths, atol=1e-5, rtol=0)
 
 
 def test_another_network_is_approached_inside_ball_and_pixel_range(network: Network, digits: Digits) -> None:

@@ -1,4 +1,4 @@
-"""Measure all of it, print the table, and write it down beside the description of the machine."""
+"""Run a benchmark, print its table, and write table and machine to a file."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from robustfeatures.pipeline.run.memory import keep_freed_memory
 from robustfeatures.training.loop import train as fit
 from robustfeatures.training.settings import Adversary, Training
 from tests.benchmarks import work
-from tests.benchmarks.agreement import agreement
-from tests.benchmarks.evaluation import compared as compared_evaluations
+from tests.benchmarks.agreement import compare_attacks
+from tests.benchmarks.evaluation import compare_evaluations
 from tests.benchmarks.growth import measure
 from tests.benchmarks.phase_diagram import phase_diagram
 from tests.benchmarks.theory_training import clusters, patches
 from tests.benchmarks.timing import matrix_rate
 
 Benchmark = Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement", "theory"]
-# Of the agreement, where the accuracy of a network trained in the standard way falls from most to little.
+# For `agreement`: the accuracy of a standard network falls from high to low between these radii.
 RADII = (0.1, 0.15, 0.2)
-# Multiples of the smallest radius of the digits study, and half as large.
+# Multiples of the smallest radius of the digits study, and half of them.
 EIGHT_RADII = ([0.25 * step for step in range(1, 9)], [0.125 * step for step in range(1, 9)])
 STANDARD = Training(epochs=25, batch_size=64, learning_rate=0.2, weight_decay=5e-4)
 ADVERSARY = Adversary(norm="l2", eps=0.5, step_size=0.1, steps=7)
@@ -45,7 +45,7 @@ DIGITS_ADVERSARY = Adversary(norm="l2", eps=0.75, step_size=0.15, steps=7)
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured on a device: images of the attack and its steps, images of a training, matrix side."""
+    """The size of a benchmark on a device: images and steps of the attack, images of a training, side of the matrix."""
 
     attacked: int
     steps: int
@@ -62,14 +62,14 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Report:
-    """How it was measured, the table in Markdown, and what stands below it."""
+    """How it was measured, the table in Markdown, and notes below the table."""
 
-    how: str
+    method: str
     table: str
-    said: list[str]
+    notes: list[str]
 
 
-def setting(
+def load_setting(
     data: Data, count: int, device: torch.device, precision: Precision, raw: Path, split: str = "train"
 ) -> work.Setting:
     """`count` images of a split, drawn with a fixed seed."""
@@ -79,8 +79,8 @@ def setting(
     return work.Setting(device, precision, images.to(device), torch.from_numpy(part.labels[rows]).to(device))
 
 
-def row(what: str, times: dict[str, float]) -> list[dict[str, object]]:
-    """One line per comparison: how many times faster than each other way."""
+def compare_times(what: str, times: dict[str, float]) -> list[dict[str, object]]:
+    """Return one line per other implementation, with the ratio of its time to ours."""
     ours = times["ours"]
     typer.echo(f"{what}: {times}", err=True)
     return [
@@ -96,7 +96,7 @@ def row(what: str, times: dict[str, float]) -> list[dict[str, object]]:
     ]
 
 
-def large(photographs: work.Setting, size: Size, rounds: int) -> list[dict[str, object]]:
+def measure_resnet18(photographs: work.Setting, size: Size, rounds: int) -> list[dict[str, object]]:
     """Attacks, inversion and training with a ResNet-18."""
     few = replace(photographs, images=photographs.images[:16], labels=photographs.labels[:16])
     some = replace(photographs, images=photographs.images[: size.trained], labels=photographs.labels[: size.trained])
@@ -105,36 +105,40 @@ def large(photographs: work.Setting, size: Size, rounds: int) -> list[dict[str, 
     )
     name = f"targeted L2 PGD, ResNet-18, {size.attacked} images, {size.steps} steps"
     return [
-        *row(name, work.targeted_attack(attacked, "resnet18", size.steps, 2)),
-        *row("gradients of ResNet-18, one block of images, 2 steps", work.compilation(attacked, "resnet18", 2, rounds)),
-        *row("inversion, ResNet-18, 16 images, 100 steps", work.inversion(few, "resnet18", 100, 1)),
-        *row(
+        *compare_times(name, work.targeted_attack(attacked, "resnet18", size.steps, 2)),
+        *compare_times(
+            "gradients of ResNet-18, one block of images, 2 steps", work.compilation(attacked, "resnet18", 2, rounds)
+        ),
+        *compare_times("inversion, ResNet-18, 16 images, 100 steps", work.inversion(few, "resnet18", 100, 1)),
+        *compare_times(
             f"adversarial training, ResNet-18, {size.trained} images, 1 epoch",
             work.training(some, "resnet18", 2, adversary=ADVERSARY, size=128),
         ),
-        *row(
+        *compare_times(
             f"standard training, ResNet-18, {size.trained} images, 1 epoch",
             work.training(some, "resnet18", 4 * rounds, adversary=None, size=128),
         ),
     ]
 
 
-def small(digits: work.Setting, rounds: int) -> list[dict[str, object]]:
-    """The same with the network of the digits study."""
+def measure_digits_network(digits: work.Setting, rounds: int) -> list[dict[str, object]]:
+    """Training and inversion with the network of the digits study."""
     return [
-        *row(
+        *compare_times(
             "adversarial training, digits network, 1 epoch",
             work.training(digits, "small-cnn", rounds, adversary=DIGITS_ADVERSARY, size=64, width=16),
         ),
-        *row(
+        *compare_times(
             "standard training, digits network, 1 epoch",
             work.training(digits, "small-cnn", rounds, adversary=None, size=64, width=16),
         ),
-        *row("inversion, digits network, 100 steps", work.inversion(digits, "small-cnn", 100, rounds, width=16)),
+        *compare_times(
+            "inversion, digits network, 100 steps", work.inversion(digits, "small-cnn", 100, rounds, width=16)
+        ),
     ]
 
 
-def reading(rounds: int) -> list[dict[str, object]]:
+def measure_reading(rounds: int) -> list[dict[str, object]]:
     """Batches from zarr beside batches from a memory map."""
     found = []
     for shape, batch in (((20_000, 3, 32, 32), 256), ((3_000, 3, 224, 224), 64)):
@@ -142,39 +146,41 @@ def reading(rounds: int) -> list[dict[str, object]]:
         for order in ("in order", "shuffled"):
             pair = {"memory map": times[f"map, {order}"], "ours": times[f"zarr, {order}"]}
             name = f"reading {shape[0]} images of {shape[2]}x{shape[3]} from zarr, {order}"
-            found += row(name, pair)
+            found += compare_times(name, pair)
     return found
 
 
-def theory(rounds: int) -> list[dict[str, object]]:
+def measure_theory(rounds: int) -> list[dict[str, object]]:
     """Sweeps of the toy models, all cells or networks at once, beside one after another."""
     # Once, for one after another takes minutes.
     simulated, exact = phase_diagram(1000, 100, 1000, 1)
     return [
-        *row("phase diagram of the toy linear model, 1000 cells, 100 examples, 1000 steps, simulated", simulated),
-        *row("the same, closed form", exact),
-        *row("ten networks on clusters, d 3072, 1000 points, 100 steps", clusters(rounds)),
-        *row("adversarial training on patch data, 50 steps", patches(rounds)),
+        *compare_times(
+            "phase diagram of the toy linear model, 1000 cells, 100 examples, 1000 steps, simulated", simulated
+        ),
+        *compare_times("the same, closed form", exact),
+        *compare_times("ten networks on clusters, d 3072, 1000 points, 100 steps", clusters(rounds)),
+        *compare_times("adversarial training on patch data, 50 steps", patches(rounds)),
     ]
 
 
-def growth() -> str:
+def measure_growth() -> str:
     """Seconds of planning for studies of three sizes, as a table."""
     with tempfile.TemporaryDirectory() as folder:
         found = [measure(Path(folder), recipes) for recipes in (100, 1_000, 10_000)]
     return str(pd.DataFrame(found).round(2).astype({"recipes": int}).to_markdown(index=False))
 
 
-def evaluation(train: work.Setting, test: work.Setting) -> tuple[pd.DataFrame, list[str]]:
-    """The work of an evaluation of the network of the digits study, trained as there."""
+def measure_evaluation(train: work.Setting, test: work.Setting) -> tuple[pd.DataFrame, list[str]]:
+    """Measure the work of an evaluation of the network of the digits study."""
     network = train.network("small-cnn", width=16)
     fit(network, InMemory(train.images), train.labels, STANDARD, seed=0)
     attack = PGD(kind="pgd", steps=50, relative_step_sizes=(0.1,))
-    found = [compared_evaluations(network.eval(), test.images, test.labels, attack, radii) for radii in EIGHT_RADII]
-    return pd.concat([table for table, _ in found]), [line for _, said in found for line in said]
+    found = [compare_evaluations(network.eval(), test.images, test.labels, attack, radii) for radii in EIGHT_RADII]
+    return pd.concat([table for table, _ in found]), [line for _, notes in found for line in notes]
 
 
-def device_name(device: torch.device) -> str:
+def find_device_name(device: torch.device) -> str:
     """The model of the GPU or of the processor, as far as the system says."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
@@ -185,18 +191,20 @@ def device_name(device: torch.device) -> str:
     return platform.machine()
 
 
-def machine(device: torch.device) -> str:
-    """What the numbers were measured on."""
-    found = f"{device_name(torch.device('cpu'))}, {os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()})"
+def describe_machine(device: torch.device) -> str:
+    """Describe the machine of the benchmark."""
+    found = (
+        f"{find_device_name(torch.device('cpu'))}, {os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()})"
+    )
     if device.type == "cuda":
-        found = f"{device_name(device)}; {found}"
+        found = f"{find_device_name(device)}; {found}"
     return f"{found}; torch {torch.__version__}, {torch.get_num_threads()} threads"
 
 
-def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
-    """How near the attack, which took `seconds`, comes to the machine's matrix products."""
+def compare_with_matrix_rate(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
+    """Compare the rate of the attack, which took `seconds`, with the rate of matrix products."""
     network = photographs.network("resnet18")
-    used = size.steps * size.attacked / 8 * work.operations(network, photographs.images[:8]) / seconds
+    used = size.steps * size.attacked / 8 * work.count_operations(network, photographs.images[:8]) / seconds
     found = {
         kind: matrix_rate(photographs.device, getattr(torch, kind), size.matrix) for kind in ("float32", "bfloat16")
     }
@@ -207,48 +215,52 @@ def rates(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
     ]
 
 
-def report(what: Benchmark, digits: Data, photographs: Data, there: torch.device, raw: Path, count: int) -> Report:
-    """What is printed of the benchmarks that are no ratios of times."""
+def report_others(
+    what: Benchmark, digits: Data, photographs: Data, torch_device: torch.device, raw: Path, count: int
+) -> Report:
+    """Run a benchmark whose result is not a ratio of times."""
     if what == "growth":
-        how = "Seconds for the smoke study with more and more seeds; the store holds a payload for each recipe."
-        return Report(how, growth(), [])
+        method = "Seconds for the smoke study with more and more seeds; the store holds a payload for each recipe."
+        return Report(method, measure_growth(), [])
     if what == "evaluation":
-        train, test = (setting(digits, 2000, there, "float32", raw, split) for split in ("train", "test"))
-        shown, said = evaluation(train, test)
-        how = "L2 PGD on a network trained in the standard way on the digits, at eight radii."
+        train, test = (load_setting(digits, 2000, torch_device, "float32", raw, split) for split in ("train", "test"))
+        table, notes = measure_evaluation(train, test)
+        method = "L2 PGD on a network trained in the standard way on the digits, at eight radii."
     else:
-        few = setting(photographs, count, there, "float32", raw, "test")
-        shown, said = agreement(few.images, few.labels, RADII)
-        shown = shown.round(2)
-        how = (
+        few = load_setting(photographs, count, torch_device, "float32", raw, "test")
+        table, notes = compare_attacks(few.images, few.labels, RADII)
+        table = table.round(2)
+        method = (
             f"With `--count {count}`: accuracy in percent under L2 attacks, CIFAR-10 test images, the ResNet-18 in "
             "AutoAttack's examples."
         )
-    return Report(how, str(shown.to_markdown(index=False)), said)
+    return Report(method, str(table.to_markdown(index=False)), notes)
 
 
-def ratios(what: Benchmark, digits: Data, photographs: Data, there: torch.device, raw: Path, rounds: int) -> Report:
-    """The times of our way and of others."""
-    size, said = SIZES[there.type], []
-    precision: Precision = "bfloat16" if what == "resnet18" and has_bfloat16(there) else "float32"
-    how = "The ways of a comparison took turns in one process; each time is the least of several."
+def report_ratios(
+    what: Benchmark, digits: Data, photographs: Data, torch_device: torch.device, raw: Path, rounds: int
+) -> Report:
+    """Run a benchmark that compares our times with those of other implementations."""
+    size, notes = SIZES[torch_device.type], []
+    precision: Precision = "bfloat16" if what == "resnet18" and has_bfloat16(torch_device) else "float32"
+    method = "All implementations took turns in one process; each time is the least of several."
     if what != "theory":
-        how = f"{how} Ours ran in {precision}, the others in float32."
+        method = f"{method} Ours ran in {precision}, the others in float32."
     if what == "resnet18":
-        images = setting(photographs, max(size.attacked, size.trained), there, precision, raw)
-        rows = large(images, size, rounds)
-        said = rates(images, size, next(float(str(line["ours, s"])) for line in rows))
+        images = load_setting(photographs, max(size.attacked, size.trained), torch_device, precision, raw)
+        rows = measure_resnet18(images, size, rounds)
+        notes = compare_with_matrix_rate(images, size, next(float(str(line["ours, s"])) for line in rows))
     elif what == "digits":
-        rows = small(setting(digits, 1078, torch.device("cpu"), precision, raw), 10 * rounds)
+        rows = measure_digits_network(load_setting(digits, 1078, torch.device("cpu"), precision, raw), 10 * rounds)
     elif what == "reading":
-        rows = reading(10 * rounds)
+        rows = measure_reading(10 * rounds)
     else:
-        rows = theory(rounds)
+        rows = measure_theory(rounds)
     # A network as small as that of the digits has no aim.
     aims = {} if what == "digits" else size.aims
     rows = [{**line, "aim": aims.get(str(line["against"]), "")} for line in rows]
-    shown = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
-    return Report(how, str(shown.to_markdown(index=False)), said)
+    table = pd.DataFrame(rows).round({"theirs, s": 3, "ours, s": 3, "ratio": 2})
+    return Report(method, str(table.to_markdown(index=False)), notes)
 
 
 def main(
@@ -265,23 +277,23 @@ def main(
     """Print and write down speeds, ours beside other ways, measured in turns in this process."""
     keep_freed_memory()
     torch.set_num_threads(threads if what in ("resnet18", "agreement") else 1)
-    there = torch.device(device)
+    torch_device = torch.device(device)
     digits = Data(source="digits", validation=0.15, test=0.25)
     photographs = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
     if what in ("growth", "evaluation", "agreement"):
-        found = report(what, digits, photographs, there, raw, count)
+        found = report_others(what, digits, photographs, torch_device, raw, count)
     else:
-        found = ratios(what, digits, photographs, there, raw, rounds)
+        found = report_ratios(what, digits, photographs, torch_device, raw, rounds)
     lines = [
         f"# Benchmark {what}, {device}",
         "",
         f"Measured on {datetime.now(UTC):%Y-%m-%d} by `python -m tests.benchmarks {what} --device {device}` on: "
-        f"{machine(there)}.",
-        found.how,
+        f"{describe_machine(torch_device)}.",
+        found.method,
         "",
         found.table,
         "",
-        *found.said,
+        *found.notes,
     ]
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{what}-{device}.md").write_text("\n".join(lines).rstrip() + "\n")

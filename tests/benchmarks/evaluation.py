@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from robustfeatures.attacks import l2
-from robustfeatures.attacks.evaluating.evaluation import Subject, judged
+from robustfeatures.attacks.evaluating.evaluation import EvaluatedSplit, evaluate_block
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation
 from robustfeatures.engine.batches import InMemory, choose_batch_size
 from robustfeatures.engine.eval_mode import freeze
@@ -37,13 +37,15 @@ class Counting(nn.Module):
         return logits
 
 
-def naive(network: nn.Module, images: Tensor, labels: Tensor, attack: PGD, radii: Sequence[float]) -> Tensor:
+def attack_everything(
+    network: nn.Module, images: Tensor, labels: Tensor, attack: PGD, radii: Sequence[float]
+) -> Tensor:
     """Which images withstand L2 PGD, bool (radii, n): all steps for every image at every radius.
 
     An image that an iterate of any run at a radius shows misclassified is broken there and at every larger radius.
     """
     size = choose_batch_size(images.device, images.shape[1:])
-    standing = torch.ones((len(radii), len(images)), dtype=torch.bool, device=images.device)
+    robust = torch.ones((len(radii), len(images)), dtype=torch.bool, device=images.device)
     with freeze(network):
         for level, radius in enumerate(torch.tensor(radii, device=images.device)):
             for rows in torch.split(torch.arange(len(images), device=images.device), size):
@@ -53,30 +55,30 @@ def naive(network: nn.Module, images: Tensor, labels: Tensor, attack: PGD, radii
                     for _ in range(attack.steps + 1):
                         found = found.detach().requires_grad_(True)
                         logits = network(found)
-                        standing[level, rows] &= logits.detach().argmax(1) == wanted
+                        robust[level, rows] &= logits.detach().argmax(1) == wanted
                         (gradient,) = torch.autograd.grad(
                             functional.cross_entropy(logits, wanted, reduction="sum"), found
                         )
                         moved = l2.step(found.detach(), gradient, step_size * radius)
                         found = l2.project(moved, origin, radius).clamp(0, 1)
-    return standing.cumprod(0).bool()
+    return robust.cumprod(0).bool()
 
 
-def compared(
+def compare_evaluations(
     network: Network, images: Tensor, labels: Tensor, attack: PGD, radii: Sequence[float]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """A line per way: accuracy at each radius, passes and seconds; and what is to say of them."""
+    """A line per way: accuracy at each radius, passes and seconds, and notes."""
     frozen_network = FrozenNetwork(network)
     parameters = Evaluation(split="test", norm="l2", attacks=(attack,), eps=tuple(radii))
     rows = torch.arange(len(images))
     found: dict[str, Tensor] = {}
 
     def everything(counting: nn.Module) -> None:
-        found["every image at every radius"] = naive(counting, images, labels, attack, radii)
+        found["every image at every radius"] = attack_everything(counting, images, labels, attack, radii)
 
     def ours(counting: nn.Module) -> None:
-        outcome = judged(Subject(counting, InMemory(images), labels.cpu(), 10), rows, parameters)
-        found["ours"] = torch.from_numpy(outcome.standing[0, 0])
+        outcome = evaluate_block(EvaluatedSplit(counting, InMemory(images), labels.cpu(), 10), rows, parameters)
+        found["ours"] = torch.from_numpy(outcome.robust[0, 0])
 
     lines = []
     for name, way in (("every image at every radius", everything), ("ours", ours)):
@@ -98,8 +100,8 @@ def compared(
         )
     work = [int(line["forward and back"]) + int(line["forward"]) / 3 for line in lines]
     passes, time = work[1] / work[0], float(lines[1]["s"]) / float(lines[0]["s"])
-    said = [
+    notes = [
         f"Radii {radii[0]:g} to {radii[-1]:g}: ours does {100 * passes:.1f} % of the work (a forward pass alone counts "
         f"a third) in {100 * time:.1f} % of the time; aimed at was a fifth of the work.",
     ]
-    return pd.DataFrame(lines), said
+    return pd.DataFrame(lines), notes

@@ -1,4 +1,4 @@
-"""What planning costs as studies grow: unfolding, a dry run, one job's own start, and `verify` and `gc` of a store."""
+"""The cost of planning as studies grow: unfolding, a dry run, one job's own start, and `verify` and `gc` of a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.conftest import REPOSITORY, Workspace, workspace_in
 RECIPES_PER_SEED = 30
 
 
-def grown(folder: Path, recipes: int) -> Workspace:
+def grow_study(folder: Path, recipes: int) -> Workspace:
     """The smoke study with so many seeds that it has about `recipes` recipes, each seed a job of its own."""
     workspace = workspace_in(folder)
     seeds = ", ".join(map(str, range(round(recipes / RECIPES_PER_SEED))))
@@ -35,14 +35,14 @@ def grown(folder: Path, recipes: int) -> Workspace:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long the work takes."""
+    """Return the seconds that the work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
-def start_of_a_job(workspace: Workspace, name: str) -> None:
-    """What a scheduler's job runs: Snakemake on one job, whose payload is in the store already."""
+def start_job(workspace: Workspace, name: str) -> None:
+    """Run Snakemake on one job, as a scheduler does; its payload is already in the store."""
     command = [
         *(sys.executable, "-m", "snakemake", "--cores", "1", "--mode", "remote", "--nolock", "--force"),
         *("--target-jobs", f"data:name={name}", "--allowed-rules", "data"),
@@ -65,7 +65,7 @@ def fill(store: Store, artifacts: Artifacts, names: list[str], workspace: Worksp
 
 def measure(folder: Path, recipes: int) -> dict[str, float]:
     """Seconds of each step for a study of about `recipes` recipes; the store holds a payload for each."""
-    workspace = grown(folder / str(recipes), recipes)
+    workspace = grow_study(folder / str(recipes), recipes)
     studies = workspace.folder / "workflow" / "studies"
     config = Config(study="smoke")
     artifacts = Artifacts(workspace.folder / "results" / "artifacts")
@@ -84,7 +84,7 @@ def measure(folder: Path, recipes: int) -> dict[str, float]:
         check=True,
     )
     artifacts.reference(data).unlink()
-    found["start of a job"] = seconds(lambda: start_of_a_job(workspace, Path(data).name))
+    found["start of a job"] = seconds(lambda: start_job(workspace, Path(data).name))
     fill(store, artifacts, list(plan.recipes), workspace)
     found["verify"] = seconds(lambda: list(verify(store)))
     found["gc"] = seconds(lambda: unreachable([plan], artifacts, store))

@@ -1,4 +1,4 @@
-"""The loops that this package is measured against: float32, channels-first, eager, as common libraries write them."""
+"""The baselines of the benchmarks: float32, channels-first, eager, as common libraries write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of several ways to do the same, taken in turns so that a busy machine is busy for all of them."""
+"""Times of several implementations, measured in turns, so that other load on the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """The wall-clock time of one call, the device's queue included."""
+    """Return the wall-clock seconds of one call, including the queue of the device."""
     _wait(device)
     began = time.perf_counter()
     work()
@@ -18,7 +18,7 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def side_by_side(ways: Mapping[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, float]:
-    """The fastest of `rounds` calls of each way, in seconds; with two or more, the first pays for warming up."""
+    """Return the seconds of the fastest of `rounds` calls of each; the first call also warms up."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, work in ways.items():
@@ -27,7 +27,7 @@ def side_by_side(ways: Mapping[str, Callable[[], object]], device: torch.device,
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
-    """Floating-point operations a second of a square matrix product."""
+    """Return the floating-point operations per second of a square matrix product."""
     left, right = (torch.rand(size, size, device=device).to(dtype) for _ in range(2))
     (taken,) = side_by_side({"product": lambda: left @ right}, device, rounds=3).values()
     return 2 * size**3 / taken

@@ -1,4 +1,4 @@
-"""What is measured: each function gives the seconds of each way of doing one thing."""
+"""The compared work: each function returns the seconds of each implementation."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tests.benchmarks import plain
 from tests.benchmarks.timing import side_by_side
 
 EPS, STEP_SIZE = 0.5, 0.1
-# The batch that the other ways are given, the usual one.
+# The usual batch size, for the other implementations.
 OTHERS_BLOCK = 128
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and on what is measured: images float32 (N, C, H, W) in [0, 1] and labels, on the device."""
+    """The device and data of a benchmark: images float32 (N, C, H, W) in [0, 1] and labels, on the device."""
 
     device: torch.device
     precision: Precision
@@ -50,14 +50,14 @@ class Setting:
         return network.to(self.device).eval()
 
 
-def in_blocks(setting: Setting, attack: Callable[[Tensor, Tensor], object], size: int) -> None:
+def attack_in_blocks(setting: Setting, attack: Callable[[Tensor, Tensor], object], size: int) -> None:
     """Attack all images, `size` at a time, towards the next class."""
     goal = (setting.labels + 1) % 10
     for images, labels in zip(torch.split(setting.images, size), torch.split(goal, size), strict=True):
         attack(images, labels)
 
 
-def our_attack(model: nn.Module, steps: int) -> Callable[[Tensor, Tensor], Tensor]:
+def build_attack(model: nn.Module, steps: int) -> Callable[[Tensor, Tensor], Tensor]:
     """Targeted PGD as the stages run it."""
     return lambda images, goal: pgd(
         model, images, goal, norm="l2", eps=EPS, step_size=STEP_SIZE, steps=steps, targeted=True
@@ -80,9 +80,9 @@ def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int
 
     return side_by_side(
         {
-            "foolbox": lambda: in_blocks(setting, by_library, OTHERS_BLOCK),
-            "plain": lambda: in_blocks(setting, by_loop, OTHERS_BLOCK),
-            "ours": lambda: in_blocks(setting, our_attack(frozen_network, steps), size),
+            "foolbox": lambda: attack_in_blocks(setting, by_library, OTHERS_BLOCK),
+            "plain": lambda: attack_in_blocks(setting, by_loop, OTHERS_BLOCK),
+            "ours": lambda: attack_in_blocks(setting, build_attack(frozen_network, steps), size),
         },
         setting.device,
         rounds,
@@ -97,8 +97,8 @@ def compilation(setting: Setting, architecture: str, steps: int, rounds: int) ->
     eager, compiled = (FrozenNetwork(network, precision=setting.precision, compile=each) for each in (False, True))
     return side_by_side(
         {
-            "ours": lambda: in_blocks(few, our_attack(eager, steps), block),
-            "compile: true": lambda: in_blocks(few, our_attack(compiled, steps), block),
+            "ours": lambda: attack_in_blocks(few, build_attack(eager, steps), block),
+            "compile: true": lambda: attack_in_blocks(few, build_attack(compiled, steps), block),
         },
         setting.device,
         rounds,
@@ -209,8 +209,8 @@ def streaming(shape: tuple[int, int, int, int], size: int, rounds: int) -> dict[
         )
 
 
-def operations(network: Network, images: Tensor) -> int:
-    """Floating-point operations of one forward pass and of the gradient by the images, which takes as many again."""
+def count_operations(network: Network, images: Tensor) -> int:
+    """Floating-point operations of one forward pass and of its input gradient, which takes as many again."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

@@ -16,7 +16,7 @@ from robustfeatures.engine import batches as module
 from robustfeatures.engine.batches import InMemory, Streamed, choose_batch_size, load_batches
 from robustfeatures.models import create
 from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
-from robustfeatures.training.accuracy import predictions
+from robustfeatures.training.accuracy import predict
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Augmentation, Training
 
@@ -58,7 +58,7 @@ def test_training_and_prediction_do_not_depend_on_where_images_are(stored: Image
         network = create("small-cnn", num_classes=4, image_shape=(3, 8, 8), width=4)
         images = load_batches(stored, CPU, memory_bytes=memory_bytes)
         train(network, images, torch.from_numpy(stored.labels), settings, seed=0)
-        results.append((network.state_dict(), predictions(network, images)))
+        results.append((network.state_dict(), predict(network, images)))
     (one, predicted), (other, same) = results
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert torch.equal(predicted, same)
@@ -112,7 +112,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np, torch
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.engine.batches import batches_of
+from robustfeatures.engine.batches import load_batches
 from robustfeatures.pipeline.store import datasets as module
 from robustfeatures.pipeline.store.content import content_digest
 from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
@@ -144,7 +144,7 @@ content_digest(path)
 data = read_dataset(path, "train", in_memory=False)
 total = 0.0
 order = torch.randperm(9000)
-for rows, images in batches_of(data, torch.device("cpu"), memory_bytes=0).batches(order, 32):
+for rows, images in load_batches(data, torch.device("cpu"), memory_bytes=0).batches(order, 32):
     total += float(images[0, 0, 0, 0]) * len(rows)
 size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
 print(size, cap, total)

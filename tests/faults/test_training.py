@@ -13,7 +13,7 @@ from robustfeatures.engine.batches import InMemory
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.pipeline.run import checkpoints
-from robustfeatures.training.loop import LOOK_EVERY, train
+from robustfeatures.training.loop import CHECK_LOSS_EVERY, train
 from robustfeatures.training.settings import Training
 from tests.conftest import QUICK, Digits, Workspace
 
@@ -42,14 +42,14 @@ def test_nan_stops_within_few_steps(digits: Digits) -> None:
     """Long before the end of an epoch of 200 steps. Only a few checks wait for the device."""
     images, labels = InMemory(digits.images[: 4 * STEPS]), digits.labels[: 4 * STEPS]
     waited = []
-    for step in (1, LOOK_EVERY - 1, LOOK_EVERY, LOOK_EVERY + 1, STEPS - 1, STEPS, STEPS + 5):
+    for step in (1, CHECK_LOSS_EVERY - 1, CHECK_LOSS_EVERY, CHECK_LOSS_EVERY + 1, STEPS - 1, STEPS, STEPS + 5):
         poison = Poison(step)
         epoch = (step - 1) // STEPS + 1
         with pytest.raises(UserError, match=rf"loss is nan in epoch {epoch}, step \d+; lower training.learning_rate"):
             train(fresh(), images, labels, LONG, seed=0, perturbation=poison)
         waited.append(poison.steps - step)
     print(f"stopped {', '.join(map(str, waited))} steps after the first NaN")
-    assert max(waited) < LOOK_EVERY
+    assert max(waited) < CHECK_LOSS_EVERY
 
 
 def test_the_last_step_may_not_break_the_weights(digits: Digits) -> None:
@@ -75,7 +75,7 @@ def test_looking_changes_nothing(digits: Digits, monkeypatch: pytest.MonkeyPatch
     images, labels = InMemory(digits.images[:400]), digits.labels[:400]
     networks, histories = [fresh(), fresh()], []
     for network, every in zip(networks, (1, 10**9), strict=True):
-        monkeypatch.setattr("robustfeatures.training.loop.LOOK_EVERY", every)
+        monkeypatch.setattr("robustfeatures.training.loop.CHECK_LOSS_EVERY", every)
         histories.append(train(network, images, labels, replace(QUICK, epochs=2), seed=0))
     assert histories[0] == histories[1]
     pairs = zip(networks[0].state_dict().values(), networks[1].state_dict().values(), strict=True)

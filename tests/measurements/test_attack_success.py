@@ -1,4 +1,4 @@
-"""What a source sees in a derived set: counts image by image, and augmentation that mirrors."""
+"""What a source sees in a derived set: count_predictions image by image, and augmentation that mirrors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.measurements.attack_success import counts, measure
+from robustfeatures.measurements.attack_success import count_predictions, measure
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
@@ -19,7 +19,7 @@ def test_the_counts_image_by_image() -> None:
     labels = torch.tensor([1, 2, 2, 0, 1])
     before = torch.tensor([0, 1, 2, 0, 0])
     # Images 0, 1 and 4 have another target than class; 0 reaches it; 1, 2, 3 and 4 are taken for their class.
-    assert counts(predicted, labels, before) == {"images": 5, "targeted": 3, "reached": 1, "kept": 4}
+    assert count_predictions(predicted, labels, before) == {"images": 5, "targeted": 3, "reached": 1, "kept": 4}
 
 
 def test_nothing_changes_without_augmentation(network: Network, digits: Digits) -> None:

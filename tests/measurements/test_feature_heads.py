@@ -12,10 +12,10 @@ from robustfeatures.measurements.feature_heads import (
     TWO_CLASSES,
     Head,
     class_means,
-    class_or_side,
     cosines,
+    fit_standardisation,
     measure,
-    standardisation,
+    to_head_labels,
 )
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
@@ -41,7 +41,7 @@ def clusters() -> tuple[Tensor, Tensor, Tensor]:
 def test_features_are_centred_means_of_the_length_the_theory_has() -> None:
     generator = torch.Generator().manual_seed(0)
     raw = 5 + 0.3 * torch.randn((200, 7), generator=generator)
-    mean, scale = standardisation(raw)
+    mean, scale = fit_standardisation(raw)
     features = (raw - mean) * scale
     torch.testing.assert_close(features.mean(dim=0), torch.zeros(7), atol=1e-4, rtol=0)
     torch.testing.assert_close(features.square().sum(dim=1).mean(), torch.tensor(7.0))
@@ -53,10 +53,10 @@ def test_features_are_centred_means_of_the_length_the_theory_has() -> None:
 def test_one_step_is_the_gradient_of_the_logistic_loss() -> None:
     """-d/dw of the mean of log(1 + exp(-y f)) is the mean of y sigma(-y f) (+-1/m) [<w, x> > 0] x."""
     points, labels, _ = clusters()
-    sides = class_or_side(labels, CLUSTERS, 2)
+    sides = to_head_labels(labels, CLUSTERS, 2)
     two = head(2, 5, DIMENSION, 0.01)
     x, before = points.double().numpy(), two.weights.detach().double().numpy().copy()
-    two.descend(points, sides, learning_rate=0.1, steps=1)
+    two.fit(points, sides, learning_rate=0.1, steps=1)
     y = np.where(sides.numpy() == 0, 1.0, -1.0)
     sign = np.repeat([1.0, -1.0], 5) / 5
     active = x @ before.T > 0
@@ -69,16 +69,16 @@ def test_one_step_is_the_gradient_of_the_logistic_loss() -> None:
 def test_two_classes_average_and_ten_decouple() -> None:
     """The theorems' clusters: for two classes every cluster of the own side weighs alike, for ten its own alone."""
     points, labels, centres = clusters()
-    own = class_or_side(torch.arange(CLUSTERS), CLUSTERS, 2)[None] == torch.arange(2).repeat_interleave(5)[:, None]
+    own = to_head_labels(torch.arange(CLUSTERS), CLUSTERS, 2)[None] == torch.arange(2).repeat_interleave(5)[:, None]
     two = head(2, 5, DIMENSION, 1e-5)
-    two.descend(points, class_or_side(labels, CLUSTERS, 2), learning_rate=0.01, steps=200)
+    two.fit(points, to_head_labels(labels, CLUSTERS, 2), learning_rate=0.01, steps=200)
     found = cosines(two.weights.detach(), centres)
     # Alike is 1 / sqrt(5) each; the theorem's ratio of any two is O(1), its other side o(1) of the own or negative.
     assert found[own].min() > 0.5 / 5**0.5
     assert (found[own].view(10, 5).amin(dim=1) > found[~own].view(10, 5).amax(dim=1)).all()
     assert found[~own].max() < 0.1
     ten = head(10, 5, DIMENSION, 1e-5)
-    ten.descend(points, labels, learning_rate=0.01, steps=200)
+    ten.fit(points, labels, learning_rate=0.01, steps=200)
     found = cosines(ten.weights.detach(), centres).view(10, 5, 10).mean(dim=1)
     assert found.diagonal().min() > 0.8
     assert (found - torch.diag(found.diagonal())).max() < 0.1

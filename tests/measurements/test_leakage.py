@@ -86,14 +86,14 @@ def test_accuracy_of_two_normal_classes() -> None:
     """Unit normals a distance d apart are told apart with probability Phi(d / 2)."""
     generator = np.random.default_rng(0)
 
-    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
         labels = generator.integers(2, size=count)
         return generator.normal(size=(count, 3)) + 2.0 * labels[:, None] * np.array([1, 0, 0]), labels
 
     expected = stats.norm.cdf(1.0)
     # Five standard deviations of the test sample; what training on 5000 points adds is less than a tenth of one.
     allowed = 5 * np.sqrt(expected * (1 - expected) / 20_000)
-    assert linear_accuracy(drawn(5000), drawn(20_000)) == pytest.approx(expected, abs=allowed)
+    assert linear_accuracy(draw(5000), draw(20_000)) == pytest.approx(expected, abs=allowed)
 
 
 def test_leakage_of_a_set_with_and_without_it(linear: Network, digits: Digits) -> None:

@@ -13,8 +13,8 @@ from robustfeatures.measurements.perception import (
     class_means,
     density,
     detour,
+    interpolate_probabilities,
     low_frequency_share,
-    probabilities_between,
     transition_width,
 )
 from robustfeatures.models import create
@@ -152,6 +152,6 @@ def test_the_way_to_examples_of_a_linear_network(line: Network, images: dict[str
 
 def test_probabilities_between(line: Network) -> None:
     first, last = torch.rand(2, 1, 4, 4), torch.rand(2, 1, 4, 4)
-    found = probabilities_between(line, first, last, 3)
+    found = interpolate_probabilities(line, first, last, 3)
     for place, images in enumerate((first, (first + last) / 2, last)):
         torch.testing.assert_close(found[place], line(images).softmax(dim=1).detach())

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.measurements.representation_attacks import attack_pairs, measure
+from robustfeatures.measurements.representation_attacks import draw_pairs, measure
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
@@ -23,20 +23,20 @@ TESTED = slice(1000, 1200)
 
 def test_every_ordered_pair_of_classes_is_attacked(digits: Digits) -> None:
     data = split_of(digits, TESTED)
-    rows, goals, targets = attack_pairs(data, 3, seed=0)
+    rows, goals, targets = draw_pairs(data, 3, seed=0)
     pairs = Counter(zip(data.labels[rows].tolist(), goals.tolist(), strict=True))
     assert pairs == {(source, goal): 3 for source in range(10) for goal in range(10) if source != goal}
     np.testing.assert_array_equal(data.labels[targets], goals)
     # Each class is attacked with the same images, and each time after another draw of the target.
     assert len(set(rows.tolist())) == 30
     assert len(set(targets.tolist())) > 60
-    np.testing.assert_array_equal(attack_pairs(data, 3, seed=0)[2], targets)
-    assert (attack_pairs(data, 3, seed=1)[2] != targets).any()
+    np.testing.assert_array_equal(draw_pairs(data, 3, seed=0)[2], targets)
+    assert (draw_pairs(data, 3, seed=1)[2] != targets).any()
 
 
 def test_a_small_class_gives_what_it_has(digits: Digits) -> None:
     data = split_of(digits, slice(1000, 1030))
-    rows, _, _ = attack_pairs(data, 1000, seed=0)
+    rows, _, _ = draw_pairs(data, 1000, seed=0)
     assert sorted(set(rows.tolist())) == list(range(30))
 
 
@@ -47,7 +47,7 @@ def pixels() -> Network:
     return create("linear", num_classes=10, image_shape=(1, 8, 8))
 
 
-def measured(data: ImageDataset, extractor: Network, victim: Network, eps: float) -> list[dict[str, Any]]:
+def run_measurement(data: ImageDataset, extractor: Network, victim: Network, eps: float) -> list[dict[str, Any]]:
     inputs = {
         "data": {"test": data},
         "extractor": extractor,
@@ -64,8 +64,8 @@ def test_in_a_ball_that_holds_all_images_the_target_is_reached(
 ) -> None:
     """Through the pixels themselves each image becomes its target, so the victim sees targets."""
     data = split_of(digits, TESTED)
-    found = measured(data, pixels, network, eps=1.0)
-    rows, goals, targets = attack_pairs(data, 3, seed=0)
+    found = run_measurement(data, pixels, network, eps=1.0)
+    rows, goals, targets = draw_pairs(data, 3, seed=0)
     with torch.no_grad():
         seen, shown = (network(torch.from_numpy(data.images[each])).argmax(dim=1).numpy() for each in (rows, targets))
     assert {(row["source"], row["target"], row["total"]) for row in found} == {
@@ -77,5 +77,5 @@ def test_in_a_ball_that_holds_all_images_the_target_is_reached(
 
 
 def test_nothing_is_reached_without_a_ball(digits: Digits, network: Network) -> None:
-    found = measured(split_of(digits, TESTED), network, network, eps=0.0)
+    found = run_measurement(split_of(digits, TESTED), network, network, eps=0.0)
     assert all(row["reached"] == row["before"] for row in found)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from robustfeatures.attacks import pgd
-from robustfeatures.measurements.transfer import Predictions, Transfer, measure, transfer
+from robustfeatures.measurements.transfer import Predictions, TransferCounts, count_transfers, measure
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
@@ -42,8 +42,8 @@ def test_the_counts_image_by_image(targeted: bool) -> None:
             fooled += 1
             transferred += other_attacked in wanted
     assert 0 < transferred < fooled < both_right < 500
-    found = transfer(labels, source, target, targeted=targeted, num_classes=3)
-    assert found == Transfer(500, both_right, fooled, transferred)
+    found = count_transfers(labels, source, target, targeted=targeted, num_classes=3)
+    assert found == TransferCounts(500, both_right, fooled, transferred)
 
 
 def test_to_itself_to_a_constant_and_to_another(network: Network, digits: Digits) -> None:

@@ -16,9 +16,9 @@ from robustfeatures.measurements.two_sides import (
     OWN,
     READ_OUT,
     SUMMED,
+    assign_sides,
     margins,
     measure,
-    side_of_class,
 )
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {"eps": EPS, "steps": 20, "relative_step_size": 0.1, 
 
 def test_read_outs_by_hand() -> None:
     logits = torch.tensor([[3.0, 1.0, 1.5, 0.0], [0.0, 2.0, -3.0, 1.0]])
-    side = side_of_class([["a", "c"], ["b", "d"]], ["a", "b", "c", "d"])
+    side = assign_sides([["a", "c"], ["b", "d"]], ["a", "b", "c", "d"])
     assert side.tolist() == [1, -1, 1, -1]
     labels = torch.tensor([2, 0])
     assert margins(logits, labels, side, SUMMED).tolist() == [4.5 - 1, -3 - 3]
@@ -49,7 +49,7 @@ def test_read_outs_by_hand() -> None:
 )
 def test_sides_must_fit_the_classes(sides: list[list[str]], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        side_of_class(sides, ["cat", "dog"])
+        assign_sides(sides, ["cat", "dog"])
 
 
 def grey(digits: Digits, labels: np.ndarray, classes: tuple[str, ...]) -> ImageDataset:

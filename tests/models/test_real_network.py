@@ -14,7 +14,7 @@ from robustfeatures.attacks import pgd
 from robustfeatures.attacks.evaluating.settings import PGD
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
-from tests.benchmarks.agreement import withstood
+from tests.benchmarks.agreement import find_robust
 from tests.photographs import photographs
 
 
@@ -61,7 +61,7 @@ def test_pgd_agrees_with_apgd(published: Network, real: tuple[Tensor, Tensor]) -
     images, labels = real[0][::25].contiguous(), real[1][::25]
     eps, steps = 0.1, 15
     network = FrozenNetwork(published)
-    ours = withstood(network, images, labels, PGD(kind="pgd", steps=steps, relative_step_sizes=(0.2,)), [eps])[1]
+    ours = find_robust(network, images, labels, PGD(kind="pgd", steps=steps, relative_step_sizes=(0.2,)), [eps])[1]
     attack = APGDAttack(published, n_iter=steps, norm="L2", eps=eps, seed=0)
     with torch.no_grad():
         right = published(images).argmax(1) == labels

@@ -163,7 +163,7 @@ def _end_in_every_way(cluster: Cluster, workspace: Workspace) -> None:
     for state in ENDS:
         job, trainer = in_training(cluster, workspace, jobs)
         # Snakemake begins a new log with each try.
-        assert ("goes on from its checkpoint" in training_log(workspace)) == bool(jobs)
+        assert ("resumes from its checkpoint" in training_log(workspace)) == bool(jobs)
         jobs.add(job)
         if state == "CANCELLED":
             cluster.cancel(job)
@@ -189,7 +189,7 @@ def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: 
         _end_in_every_way(cluster, workspace)
         finish(process, workspace)
         beside.result()
-    assert "goes on from its checkpoint" in training_log(workspace)
+    assert "resumes from its checkpoint" in training_log(workspace)
     disturbed, whole = (json.loads((each.folder / target).read_text()) for each in (workspace, undisturbed))
     assert (disturbed["key"], disturbed["content"]) == (whole["key"], whole["content"])
     print(f"a training ended by {', '.join(ENDS.values())} went on each time and is the same to the bit")

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from robustfeatures.engine.vision import import_torchvision as load_torchvision
-from robustfeatures.training.augmentation import Augmenter, cropped, jittered, moved
+from robustfeatures.training.augmentation import Augmenter, crop, crop_and_rotate, jitter_colours
 from robustfeatures.training.settings import Augmentation
 from tests.conftest import Digits
 
@@ -35,7 +35,7 @@ def test_crops_of_colour_images_equal_slices() -> None:
     offsets = torch.tensor([[0, 0], [8, 8], [4, 4], [1, 7], [6, 2]])
     padded = functional.pad(images, (4,) * 4)
     expected = torch.stack([padded[i, :, r : r + 8, c : c + 8] for i, (r, c) in enumerate(offsets.tolist())])
-    assert torch.equal(cropped(images, offsets, 4), expected)
+    assert torch.equal(crop(images, offsets, 4), expected)
 
 
 def test_half_of_the_images_are_mirrored() -> None:
@@ -56,12 +56,12 @@ def test_what_happens_to_an_image_depends_on_its_row_alone() -> None:
 
 
 def test_no_two_changes_share_a_draw() -> None:
-    """Each draw of an image, made again alone, tells in one of the changes and in no other."""
+    """Each draw of an image, redrawn alone, changes one of the augmentations and no other."""
     flip, crop = Augmentation(flip=True), Augmentation(smallest_crop=0.3)
     rotation, jitter = Augmentation(rotation=10.0), Augmentation(colour_jitter=0.3)
     torch.manual_seed(0)
     images, rows = torch.rand(20, 3, 8, 8), torch.arange(20)
-    told = []
+    effects = []
     for settings in (flip, crop, rotation, jitter):
         drawn = augmenter(settings, 20)
         before, uniform = drawn(images, rows), drawn.uniform
@@ -69,9 +69,9 @@ def test_no_two_changes_share_a_draw() -> None:
             drawn.uniform = uniform.clone()
             drawn.uniform[:, column] = torch.rand(20)
             if not torch.equal(drawn(images, rows), before):
-                told.append((settings, column))
-    assert [column for _, column in told] == list(range(9))
-    assert [settings for settings, _ in told] == [flip] + [crop] * 4 + [rotation] + [jitter] * 3
+                effects.append((settings, column))
+    assert [column for _, column in effects] == list(range(9))
+    assert [settings for settings, _ in effects] == [flip] + [crop] * 4 + [rotation] + [jitter] * 3
 
 
 @pytest.mark.parametrize("size", [(16, 16), (12, 24), (24, 12)])
@@ -82,17 +82,17 @@ def test_rotation_is_torchvisions(size: tuple[int, int]) -> None:
     rotate = torchvision.transforms.functional.rotate
     bilinear = torchvision.transforms.InterpolationMode.BILINEAR
     expected = [rotate(images, angle, interpolation=bilinear) for angle in (20.0, -20.0)]
-    found = moved(images, uniform, None, 20.0)
+    found = crop_and_rotate(images, uniform, None, 20.0)
     assert min((found - other).abs().max().item() for other in expected) < 1e-5
 
 
 def test_a_crop_of_the_whole_image_changes_nothing_and_a_part_is_enlarged() -> None:
     images = torch.rand(1, 1, 8, 8)
     log_ratio_zero = 0.5
-    whole = moved(images, torch.tensor([[1.0, log_ratio_zero, 0.3, 0.9, 0.5]]), 0.25, 0.0)
+    whole = crop_and_rotate(images, torch.tensor([[1.0, log_ratio_zero, 0.3, 0.9, 0.5]]), 0.25, 0.0)
     torch.testing.assert_close(whole, images)
     # A quarter of the area at the upper left, enlarged by two.
-    quarter = moved(images, torch.tensor([[0.0, log_ratio_zero, 0.0, 0.0, 0.5]]), 0.25, 0.0)
+    quarter = crop_and_rotate(images, torch.tensor([[0.0, log_ratio_zero, 0.0, 0.0, 0.5]]), 0.25, 0.0)
     expected = functional.interpolate(images, scale_factor=2, mode="bilinear", align_corners=False)[:, :, :8, :8]
     torch.testing.assert_close(quarter[:, :, :7, :7], expected[:, :, :7, :7])
 
@@ -106,4 +106,4 @@ def test_jitter_is_torchvisions(column: int) -> None:
     factors[:, column] = torch.tensor([0.6, 1.4])
     expected = torch.stack([adjust(image, factor) for image, factor in zip(images, (0.6, 1.4), strict=True)])
     # torchvision's weights of the grey value have four digits.
-    torch.testing.assert_close(jittered(images, factors), expected, atol=2e-3, rtol=0)
+    torch.testing.assert_close(jitter_colours(images, factors), expected, atol=2e-3, rtol=0)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from robustfeatures.training.performance_correlation import _unseen, entropy, performance_correlation
-from robustfeatures.training.performance_correlation import simple_predictions as simple
+from robustfeatures.training.performance_correlation import _unseen_entropy, entropy, performance_correlation
+from robustfeatures.training.performance_correlation import predict_by_logistic_regression as simple
 from tests.conftest import Digits
 
 C = 10
@@ -38,7 +38,7 @@ def exact(joint: NDArray[np.float64]) -> float:
     return (information(joint.sum(2)) - conditional) / math.log(len(joint))
 
 
-def mixed(network: float, simpler: float, explained: float) -> NDArray[np.float64]:
+def mix(network: float, simpler: float, explained: float) -> NDArray[np.float64]:
     """F repeats L with probability `explained`, and otherwise is right with probability `network`."""
     alone = np.einsum("y,yf,yl->fyl", np.full(C, 1 / C), noisy(network), noisy(simpler))
     repeated = np.einsum("y,yl,lf->fyl", np.full(C, 1 / C), noisy(simpler), np.eye(C))
@@ -62,7 +62,7 @@ def plug_in(*columns: NDArray[np.int64]) -> float:
 @pytest.mark.parametrize("case", CASES)
 def test_mean_of_estimates_is_the_known_value(case: tuple[float, float, float]) -> None:
     """With five observations to each of the C^3 cells; the mean of 20 scatters by its standard error."""
-    joint = mixed(*case)
+    joint = mix(*case)
     found = estimates(joint, 5000, 20)
     assert found.mean() == pytest.approx(exact(joint), abs=4 * found.std() / math.sqrt(20) + 0.003)
 
@@ -72,7 +72,7 @@ def test_bias_is_small_where_most_cells_are_empty(
     case: tuple[float, float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """270 observations of 1000 cells, as on the validation split of the digits."""
-    joint = mixed(*case)
+    joint = mix(*case)
     corrected = abs(estimates(joint, 270, 20).mean() - exact(joint))
     monkeypatch.setattr("robustfeatures.training.performance_correlation.entropy", plug_in)
     assert corrected < 0.1
@@ -103,7 +103,7 @@ def test_what_is_not_seen_is_its_series(total: int, share: float) -> None:
     coverage = share / total
     ahead = np.arange(1.0, 40 / coverage)
     series = float(((1 - coverage) ** ahead / (total - 1 + ahead)).sum())
-    assert _unseen(total, coverage) == pytest.approx(series, rel=1e-9)
+    assert _unseen_entropy(total, coverage) == pytest.approx(series, rel=1e-9)
 
 
 def test_the_simple_classifier_is_a_logistic_regression(digits: Digits) -> None:

@@ -24,7 +24,7 @@ from robustfeatures.pipeline.store.networks import load_network
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
-from robustfeatures.training.performance_correlation import performance_correlation, simple_predictions
+from robustfeatures.training.performance_correlation import performance_correlation, predict_by_logistic_regression
 from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.settings import Model, Probe, ProbeAttack
 from tests.conftest import QUICK, Digits
@@ -62,7 +62,7 @@ def data(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def made(folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...], *, seed: int = 0) -> Job:
+def train_in(folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...], *, seed: int = 0) -> Job:
     """A model trained in the folder, as its stage does it."""
     (folder / "scratch").mkdir(parents=True)
     job = job_in(folder, inputs, Store(folder / "store"))
@@ -75,18 +75,18 @@ def made(folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...], *,
 @pytest.fixture(scope="module")
 def other(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("other")
-    made(folder, {"data": data}, (), seed=1)
+    train_in(folder, {"data": data}, (), seed=1)
     return folder / "model.safetensors"
 
 
 @pytest.fixture(scope="module")
 def probed(data: Path, other: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Job]:
     folder = tmp_path_factory.mktemp("probed")
-    return folder, made(folder, {"data": data, "other": other}, PROBES)
+    return folder, train_in(folder, {"data": data, "other": other}, PROBES)
 
 
 def test_weights_are_the_same_to_the_bit(data: Path, probed: tuple[Path, Job], tmp_path: Path) -> None:
-    made(tmp_path / "without", {"data": data}, ())
+    train_in(tmp_path / "without", {"data": data}, ())
     folder, _ = probed
     assert (tmp_path / "without" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
@@ -115,11 +115,11 @@ def test_no_draw_of_the_training_moves(digits: Digits) -> None:
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_history_says_what_was_taken_and_when(probed: tuple[Path, Job]) -> None:
+def test_history_holds_every_measurement(probed: tuple[Path, Job]) -> None:
     folder, job = probed
     history = pd.read_csv(folder / "history.csv")
-    taken = {name: list(rows["epoch"]) for name, rows in history.groupby(["probe", "network"])}
-    assert taken == {
+    epochs = {name: list(rows["epoch"]) for name, rows in history.groupby(["probe", "network"])}
+    assert epochs == {
         ("train", "itself"): [1, 2, 3],
         ("shifted", "itself"): [2, 3],
         ("correlation", "itself"): [3],
@@ -143,12 +143,12 @@ def test_values_are_those_of_the_network_at_the_end(digits: Digits, probed: tupl
     history = pd.read_csv(folder / "history.csv")
     ended = history[history["epoch"] == EPOCHS]
     last = ended[ended["network"] == "itself"].set_index("probe")["value"]
-    (carried,) = ended[ended["network"] == "other"]["value"]
-    network, judge = load_network(folder / "model.safetensors"), load_network(other)
+    (transferred,) = ended[ended["network"] == "other"]["value"]
+    network, transfer_model = load_network(folder / "model.safetensors"), load_network(other)
     images, labels = digits.images[600:900], digits.labels[600:900]
     predicted = network(images).argmax(1)
     assert last["shifted"] == pytest.approx((predicted == (labels + 1) % 10).float().mean().item(), abs=1e-6)
-    simple = simple_predictions(digits.images[:600].numpy(), digits.labels[:600].numpy(), images.numpy())
+    simple = predict_by_logistic_regression(digits.images[:600].numpy(), digits.labels[:600].numpy(), images.numpy())
     correlation = performance_correlation(predicted.numpy(), labels.numpy(), simple, 10)
     assert last["correlation"] == pytest.approx(correlation)
     away = pgd(network, images, labels, norm="l2", eps=0.9, step_size=0.1, steps=10)
@@ -157,6 +157,6 @@ def test_values_are_those_of_the_network_at_the_end(digits: Digits, probed: tupl
     goal = (labels + 1) % 10
     towards = pgd(network, images, goal, norm="l2", eps=0.9, step_size=0.1, steps=10, targeted=True)
     # The probe has 100 of these 300: four standard errors of such a draw.
-    for value, shown in ((last["attack"], network), (carried, judge)):
+    for value, shown in ((last["attack"], network), (transferred, transfer_model)):
         assert value == pytest.approx((shown(towards).argmax(1) == goal).float().mean().item(), abs=0.2)
-    assert last["attack"] > carried
+    assert last["attack"] > transferred

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from robustfeatures.attacks.inversion import invert
     from robustfeatures.attacks.projected_gradient_descent import pgd
 
-# Imported on first use: the settings of attacks lie in this package too, and planning reads them without torch.
+# Imported on first use, because planning reads the settings in this package without torch.
 _PUBLIC = {"invert": "robustfeatures.attacks.inversion", "pgd": "robustfeatures.attacks.projected_gradient_descent"}
 __all__ = ["invert", "pgd"]
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from robustfeatures.engine.eval_mode import freeze
 
-# Pixels of 0 and 1 lie at infinity in the space that is searched; these stand for them, as in the authors' code.
-INSIDE = 0.999999
+# atanh is infinite for pixels of 0 and 1. As in the authors' code, images are scaled by this factor first.
+TANH_LIMIT = 0.999999
 # Adam's constants (Kingma and Ba, 2015).
 BETA_1, BETA_2, ADAM_EPSILON = 0.9, 0.999, 1e-8
 
@@ -17,11 +17,12 @@ State = dict[str, Tensor]
 
 
 class Search:
-    """The search for the nearest adversarial example of each image, a step of Adam at a time.
+    """A search for the nearest adversarial example of each image, in steps of Adam.
 
     Minimises ||x - x_0||^2 + c max(Z_y(x) - max_{i != y} Z_i(x), 0) over w with x = (1 + tanh(w)) / 2, which keeps x in
-    [0, 1]. After `steps` steps the constant c is ten times as large as long as no adversarial example was found, and
-    halfway between the largest that failed and the smallest that did not from then on, `searches` constants in all.
+    [0, 1]. The search tries `searches` constants c for each image, with `steps` steps each. While no adversarial
+    example is found, the next c is ten times as large. Afterwards the next c is halfway between the largest c that
+    failed and the smallest c that succeeded.
     """
 
     def __init__(
@@ -34,48 +35,48 @@ class Search:
         self.initial_constant = initial_constant
 
     def begin(self, images: Tensor, labels: Tensor) -> State:
-        """The state of images (N, C, H, W) in [0, 1] of classes `labels` (N,) before the first step.
+        """Return the state before the first step, for images (N, C, H, W) in [0, 1] with classes `labels` (N,).
 
-        "length" (N,) becomes the L2 distance of the nearest adversarial example yet, infinite until one is found, and
-        "nearest" that example.
+        `advance` updates two entries of the state: "nearest" is the nearest adversarial example so far, and "distance"
+        (N,) is its L2 distance, infinite until an example is found.
         """
         none = torch.zeros(len(images), device=images.device)
         return {
             "label": labels,
             "origin": images,
-            "start": torch.atanh((2 * images - 1) * INSIDE),
+            "start": torch.atanh((2 * images - 1) * TANH_LIMIT),
             "change": torch.zeros_like(images),
-            "mean": torch.zeros_like(images),
-            "square": torch.zeros_like(images),
+            "first_moment": torch.zeros_like(images),
+            "second_moment": torch.zeros_like(images),
             "step": torch.zeros_like(labels),
             "search": torch.zeros_like(labels),
             "constant": torch.full_like(none, self.initial_constant),
             "lower": none,
             "upper": torch.full_like(none, torch.inf),
             "found": torch.zeros_like(none, dtype=torch.bool),
-            "length": torch.full_like(none, torch.inf),
+            "distance": torch.full_like(none, torch.inf),
             "nearest": images,
         }
 
     def advance(self, state: State) -> Tensor:
-        """One step of Adam for every image, in place; says which have been through all searches, bool (N,)."""
-        images, gradient, adversarial = self._evaluated(state)
-        lengths = torch.linalg.vector_norm(images - state["origin"], dim=(1, 2, 3))
-        nearer = adversarial & (lengths < state["length"])
-        state["length"] = torch.where(nearer, lengths, state["length"])
-        state["nearest"] = torch.where(_wide(nearer), images, state["nearest"])
+        """Do one step of Adam for every image, in place; return which images have finished all searches, bool (N,)."""
+        images, gradient, adversarial = self._evaluate(state)
+        distances = torch.linalg.vector_norm(images - state["origin"], dim=(1, 2, 3))
+        nearer = adversarial & (distances < state["distance"])
+        state["distance"] = torch.where(nearer, distances, state["distance"])
+        state["nearest"] = torch.where(_per_image(nearer), images, state["nearest"])
         state["found"] = state["found"] | adversarial
         state["step"] = state["step"] + 1
-        state["mean"] = BETA_1 * state["mean"] + (1 - BETA_1) * gradient
-        state["square"] = BETA_2 * state["square"] + (1 - BETA_2) * gradient**2
-        mean = state["mean"] / _wide(1 - BETA_1 ** state["step"])
-        square = state["square"] / _wide(1 - BETA_2 ** state["step"])
+        state["first_moment"] = BETA_1 * state["first_moment"] + (1 - BETA_1) * gradient
+        state["second_moment"] = BETA_2 * state["second_moment"] + (1 - BETA_2) * gradient**2
+        mean = state["first_moment"] / _per_image(1 - BETA_1 ** state["step"])
+        square = state["second_moment"] / _per_image(1 - BETA_2 ** state["step"])
         state["change"] = state["change"] - self.learning_rate * mean / (square.sqrt() + ADAM_EPSILON)
-        self._try_next(state, state["step"] == self.steps)
+        self._choose_next_constant(state, state["step"] == self.steps)
         return state["search"] == self.searches
 
-    def _evaluated(self, state: State) -> tuple[Tensor, Tensor, Tensor]:
-        """The images as they are, the gradient by the change in w, and which images are adversarial."""
+    def _evaluate(self, state: State) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the images x, the gradient with respect to the change in w, and which x are adversarial."""
         change = state["change"].detach().requires_grad_(True)
         images = (1 + torch.tanh(state["start"] + change)) / 2
         logits = self.network(images)
@@ -87,8 +88,8 @@ class Search:
         return images.detach(), gradient, logits.detach().argmax(dim=1) != state["label"]
 
     @staticmethod
-    def _try_next(state: State, ended: Tensor) -> None:
-        """The next constant for the images whose search has `ended` (N,)."""
+    def _choose_next_constant(state: State, ended: Tensor) -> None:
+        """Choose the next constant for the images whose search has `ended` (N,)."""
         if not ended.any():
             return
         found, constant = state["found"], state["constant"]
@@ -100,8 +101,8 @@ class Search:
         state["found"] = found & ~ended
         state["search"] = state["search"] + ended
         state["step"] = torch.where(ended, 0, state["step"])
-        for name in ("change", "mean", "square"):
-            state[name] = state[name].masked_fill(_wide(ended), 0.0)
+        for name in ("change", "first_moment", "second_moment"):
+            state[name] = state[name].masked_fill(_per_image(ended), 0.0)
 
 
 def carlini_wagner(
@@ -114,10 +115,11 @@ def carlini_wagner(
     learning_rate: float = 0.01,
     initial_constant: float = 0.001,
 ) -> tuple[Tensor, Tensor]:
-    """The nearest misclassified images that were found, (N, C, H, W), and their L2 distances (N,).
+    """Return the nearest misclassified images that the attack finds, (N, C, H, W), and their L2 distances (N,).
 
-    `images` (N, C, H, W) are in [0, 1], `labels` (N,) their classes. Where none was found the image comes back as it
-    is, at an infinite distance. The model is run in eval mode and left as it was.
+    `images` (N, C, H, W) are in [0, 1], and `labels` (N,) are their classes. If the attack finds no adversarial example
+    for an image, it returns the original image and an infinite distance. The model runs in eval mode; afterwards its
+    mode is restored.
 
     Raises:
         ValueError: `searches`, `steps`, `learning_rate` or `initial_constant` is not above 0.
@@ -131,8 +133,8 @@ def carlini_wagner(
         state = search.begin(images, labels)
         while not search.advance(state).all():
             pass
-    return state["nearest"], state["length"]
+    return state["nearest"], state["distance"]
 
 
-def _wide(values: Tensor) -> Tensor:
+def _per_image(values: Tensor) -> Tensor:
     return values.view(-1, 1, 1, 1)

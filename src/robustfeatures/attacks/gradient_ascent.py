@@ -1,4 +1,4 @@
-"""The one loop behind every gradient attack of this package."""
+"""Gradient ascent on images: the loop that PGD, inversion and the other gradient attacks share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from robustfeatures.attacks.norms import Ball
 
-# Images (N, C, H, W) -> the sum over images of what an attack raises, ().
+# Images (N, C, H, W) -> what the attack maximises, summed over the images, ().
 Objective = Callable[[Tensor], Tensor]
 
 PIXELS = (0.0, 1.0)
@@ -29,27 +29,35 @@ def gradient_ascent(
     bounds: tuple[float, float] | None = PIXELS,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Tensor:
-    """`steps` steps up the objective from `start`, inside `bounds` and, with `eps`, the ball round `origin`.
+    """Do `steps` steps of gradient ascent on the objective from `start`, inside `bounds`.
 
-    The objective is a sum over images, so an image's path depends on no other image of its batch.
-    `progress` is told the steps done so far, after each; on a GPU these may only have been asked for.
+    If `eps` is given, the images also stay in the ball round `origin`. The objective is a sum over images, so the path
+    of an image does not depend on the other images of its batch. After each step, `progress` receives the number of
+    steps done. On a GPU these steps may still be in the queue.
     """
     images = start.detach()
-    # Filled on the device: a copy of a number from the host would make it wait.
-    length = images.new_full((), step_size)
-    radius = None if eps is None else images.new_full((), eps)
+    # Filled on the device, because a copy from the host would wait for the device.
+    step_tensor = images.new_full((), step_size)
+    eps_tensor = None if eps is None else images.new_full((), eps)
     for step in range(steps):
-        found = gradient(objective, images)
-        images = ascent_step(images, found, norm=norm, step_size=length, origin=origin, eps=radius, bounds=bounds)
+        images = ascent_step(
+            images,
+            gradient(objective, images),
+            norm=norm,
+            step_size=step_tensor,
+            origin=origin,
+            eps=eps_tensor,
+            bounds=bounds,
+        )
         progress(step + 1)
     return images
 
 
 def gradient(objective: Objective, images: Tensor) -> Tensor:
-    """The gradient of the objective with respect to the images, in their shape."""
+    """Return the gradient of the objective with respect to the images (N, C, H, W), in the same shape."""
     leaf = images.detach().requires_grad_(True)
-    (found,) = torch.autograd.grad(objective(leaf), leaf)
-    return found
+    (input_gradient,) = torch.autograd.grad(objective(leaf), leaf)
+    return input_gradient
 
 
 def ascent_step(
@@ -62,7 +70,7 @@ def ascent_step(
     eps: Tensor | None = None,
     bounds: tuple[float, float] | None = PIXELS,
 ) -> Tensor:
-    """One step: along the gradient, then back into the ball round `origin`, then into `bounds`.
+    """Move along the gradient, project on the ball round `origin`, then clip to `bounds`.
 
     `step_size` and `eps` are () or (N, 1, 1, 1).
     """

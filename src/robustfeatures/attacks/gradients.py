@@ -1,4 +1,4 @@
-"""The gradient of the loss with respect to the input, and how at-odds-2019 shows it."""
+"""The gradient of the loss with respect to the input, and its rendering as an image (at-odds-2019)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from robustfeatures.engine.eval_mode import freeze
 
 
 def loss_gradients(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """The gradient of each image's cross-entropy with respect to its pixels, (N, C, H, W).
+    """Return the gradient of each image's cross-entropy with respect to its pixels, (N, C, H, W).
 
-    `images` (N, C, H, W) in [0, 1], `labels` (N,). The model is run in eval mode and left as it was.
+    `images` (N, C, H, W) are in [0, 1], and `labels` (N,) are their classes. The model runs in eval mode; afterwards
+    its mode is restored.
     """
     with freeze(model):
         return gradient(untargeted_cross_entropy(model, labels), images)
 
 
-def pictured(gradients: Tensor, deviations: float) -> Tensor:
-    """Gradients (N, C, H, W) as images in [0, 1]: clipped at +-`deviations` standard deviations, zero at 1/2.
+def render_gradients(gradients: Tensor, deviations: float) -> Tensor:
+    """Turn gradients (N, C, H, W) into images in [0, 1]: clipped at +-`deviations` standard deviations, 0 becomes 1/2.
 
-    The standard deviation is each image's own, over channels and pixels (at-odds-2019, Figure 2: "we clip gradients to
-    within +-3 sigma and rescale them to lie in the [0, 1] range"). A gradient that is zero throughout is all 1/2.
+    Each image has its own standard deviation, over channels and pixels (at-odds-2019, Figure 2: "we clip gradients to
+    within +-3 sigma and rescale them to lie in the [0, 1] range"). A gradient of zeros becomes 1/2 everywhere.
     """
     spread = gradients.std(dim=(1, 2, 3), keepdim=True, correction=0)
     scaled = gradients / (deviations * spread).clamp_min(torch.finfo(gradients.dtype).tiny)

@@ -1,4 +1,4 @@
-"""Inversion of a representation: the images a network cannot tell from the targets."""
+"""Inversion of a representation: images that the network represents like the targets."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def invert(
     steps: int,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Tensor:
-    """Images whose representation approaches that of `targets`: not-bugs-2019, equation 6 and Figure 5.
+    """Return images whose representation is close to the one of `targets`: not-bugs-2019, equation 6 and Figure 5.
 
-    Minimises ||g(x) - g(targets)||_2 by normalised gradient descent from `start`, clipped to [0, 1] after each step of
-    length `step_size`. `start` and `targets` are (N, C, H, W) in [0, 1]; so is the result.
-    `progress` is told the steps done so far, after each.
+    Minimises ||g(x) - g(targets)||_2 by normalised gradient descent from `start`. Each step has the length `step_size`;
+    after it the images are clipped to [0, 1]. `start`, `targets` and the result are (N, C, H, W) in [0, 1].
+    After each step, `progress` receives the number of steps done.
     """
     with freeze(model):
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The norms of attacks, by name: each is a module of this package."""
+"""The norms of attacks by name; each norm is a module of this package."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NORMS: tuple[str, ...] = get_args(NormName)
-# A gradient shorter than this has no direction. As a floor under a length it keeps a zero gradient zero.
+# Below this length a gradient has no direction. Lengths are clamped to it, so that a zero gradient stays zero.
 TINY = 1e-12
 
 
 class Ball(Protocol):
-    """What gradient ascent needs of a norm; images are (N, C, H, W), lengths () or (N, 1, 1, 1).
+    """The functions that gradient ascent uses: images are (N, C, H, W), `step_size` and `eps` () or (N, 1, 1, 1).
 
-    Gradients do not pass through.
+    Autograd does not follow these functions.
     """
 
     def step(self, images: Tensor, gradient: Tensor, step_size: Tensor) -> Tensor:
-        """The images after the move of length `step_size` that raises the loss most, (N, C, H, W)."""
+        """Move the images by `step_size` in the direction that raises the loss most, (N, C, H, W)."""
         ...
 
     def project(self, images: Tensor, origin: Tensor, eps: Tensor) -> Tensor:
-        """The images of the ball of radius `eps` round `origin` that are nearest to `images`, (N, C, H, W)."""
+        """Return the nearest images in the ball of radius `eps` round `origin`, (N, C, H, W)."""
         ...
 
 
 class Norm(Ball, Protocol):
-    """A norm of images."""
+    """The functions of a norm that an attack uses."""
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
-        """A perturbation drawn uniformly from the ball, shaped like `images`."""
+        """Draw a perturbation uniformly from the ball, in the shape of `images`."""
         ...
 
 
-def norm_named(name: str) -> Norm:
-    """The norm of a name.
+def load_norm(name: str) -> Norm:
+    """Import the norm of this name.
 
     Raises:
         ValueError: there is no such norm.
     """
     if name not in NORMS:
         raise ValueError(f"norm: {name!r} is none of {', '.join(NORMS)}")
-    # By name, so that a result depends on the code of its own norm alone.
+    # Imported by name, so that the identity of a result holds only the code of its own norm.
     return cast("Norm", import_module(f"robustfeatures.attacks.{name}"))

@@ -1,6 +1,6 @@
-"""What attacks raise: each is a function of images (N, C, H, W) that gives a sum over images, ().
+"""The objectives that attacks maximise: functions of images (N, C, H, W) that return a sum over the images, ().
 
-An objective of one's own is a function of that kind:
+You can write your own objective as such a function:
 
     def confidence(images: Tensor) -> Tensor:
         return network(images).softmax(dim=1).amax(dim=1).sum()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
-from robustfeatures.attacks.norms import norm_named
+from robustfeatures.attacks.norms import load_norm
 from robustfeatures.attacks.objectives import targeted_cross_entropy, untargeted_cross_entropy
 from robustfeatures.engine.eval_mode import freeze
 
@@ -27,17 +27,18 @@ def pgd(
     generator: torch.Generator | None = None,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Tensor:
-    """Adversarial examples of `images` (N, C, H, W) in [0, 1], inside the `norm` ball of radius `eps` and [0, 1].
+    """Return adversarial examples of `images` (N, C, H, W) in [0, 1], inside the `norm` ball of radius `eps`.
 
-    `labels` (N,) are the classes to leave or, with `targeted`, to reach. Each step moves by `step_size` along the
-    normalised gradient ("l2") or its sign ("linf"), then projects on the ball, then clips to [0, 1]; the last iterate
-    is returned. `generator` (on the CPU) draws the random start. The model is run in eval mode and left as it was.
-    `progress` is told the steps done so far, after each.
+    An untargeted attack raises the cross-entropy of the true classes `labels` (N,). A `targeted` attack lowers the
+    cross-entropy of the target classes `labels`. Each step moves by `step_size` along the normalised gradient ("l2") or
+    its sign ("linf"), then projects on the ball, then clips to [0, 1]. The function returns the last iterate.
+    `generator` (on the CPU) draws the random start. The model runs in eval mode; afterwards its mode is restored. After
+    each step, `progress` receives the number of steps done.
 
     Raises:
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
     """
-    ball = norm_named(norm)
+    ball = load_norm(norm)
     for name, value in (("eps", eps), ("step_size", step_size), ("steps", steps)):
         if value < 0:
             raise ValueError(f"{name}: {value} is negative")

@@ -1,4 +1,4 @@
-"""NRF-PGD and RF-PGD: an attack through the representation of another network, which never sees its victim."""
+"""NRF-PGD and RF-PGD: PGD on the representation of one network, to attack another network, the victim."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
-from robustfeatures.attacks.norms import norm_named
+from robustfeatures.attacks.norms import load_norm
 from robustfeatures.attacks.objectives import minus_representation_distance
 from robustfeatures.engine.eval_mode import freeze
 
@@ -28,11 +28,12 @@ def representation_pgd(
     step_size: float,
     steps: int,
 ) -> Tensor:
-    """Images near `images` whose representation approaches that of `targets`: adversarial-training-2025, Appendix A.2.
+    """Perturb `images` until their representation is close to the one of `targets`.
 
     Minimises ||g(x + delta) - g(target)||_2 over ||delta|| <= eps by projected gradient descent from delta = 0, clipped
-    to [0, 1]; with g of a standard network it is the paper's NRF-PGD, with g of an adversarially trained one its
-    RF-PGD. `images` and `targets` are (N, C, H, W) in [0, 1]; so is the result.
+    to [0, 1] (adversarial-training-2025, Appendix A.2). If g belongs to a standard network, this is the paper's
+    NRF-PGD; if g belongs to an adversarially trained network, it is the paper's RF-PGD. `images`, `targets` and the
+    result are (N, C, H, W) in [0, 1].
     """
     with freeze(extractor):
         with torch.no_grad():
@@ -40,7 +41,7 @@ def representation_pgd(
         return gradient_ascent(
             minus_representation_distance(extractor, goal),
             images,
-            norm=norm_named(norm),
+            norm=load_norm(norm),
             step_size=step_size,
             steps=steps,
             origin=images,

@@ -1,4 +1,4 @@
-"""What says how far an attack may go."""
+"""The settings that all PGD attacks share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Radius = Annotated[float, Ge(0)]
 
 @dataclass(frozen=True, kw_only=True)
 class PGDSettings(Strict):
-    """Projected gradient descent in a ball of radius `eps`; radii and steps in units of [0, 1] pixels."""
+    """Projected gradient descent in a ball of radius `eps`; `eps` and `step_size` have the unit of pixels in [0, 1]."""
 
     norm: NormName
     eps: Radius
@@ -23,5 +23,5 @@ class PGDSettings(Strict):
     steps: PositiveInt
 
     def arguments(self) -> dict[str, Any]:
-        """These four alone, by the names by which `robustfeatures.attacks.pgd` takes them."""
+        """Return these four fields, not those of subclasses, as keyword arguments of `robustfeatures.attacks.pgd`."""
         return {field.name: getattr(self, field.name) for field in fields(PGDSettings)}

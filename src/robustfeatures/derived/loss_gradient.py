@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustfeatures.attacks.gradients import loss_gradients, pictured
+from robustfeatures.attacks.gradients import loss_gradients, render_gradients
 from robustfeatures.derived.derivation import Derivation, Progress, make_provenance
 
 if TYPE_CHECKING:
@@ -29,6 +29,6 @@ def derive(
             torch.from_numpy(original.labels[rows]).to(device),
         )
         told(1)
-        return pictured(gradients, method.deviations).cpu().numpy()
+        return render_gradients(gradients, method.deviations).cpu().numpy()
 
     return Derivation(original.labels, make_provenance(original), images)

@@ -9,7 +9,7 @@ import numpy as np
 from robustfeatures.derived.derivation import Derivation, select_images
 from robustfeatures.engine.batches import load_batches
 from robustfeatures.errors import UserError
-from robustfeatures.training.accuracy import predictions
+from robustfeatures.training.accuracy import predict
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,7 @@ def derive(
     Raises:
         UserError: the network misclassifies none.
     """
-    predicted = predictions(network, load_batches(original, device)).cpu().numpy()
+    predicted = predict(network, load_batches(original, device)).cpu().numpy()
     wrong = np.flatnonzero(predicted != original.labels)
     if not len(wrong):
         raise UserError(f"method.errors: the source classifies all {len(original)} images right")

@@ -9,7 +9,7 @@ import numpy as np
 from robustfeatures.derived.derivation import Derivation, select_images
 from robustfeatures.engine.batches import load_batches
 from robustfeatures.errors import UserError
-from robustfeatures.training.accuracy import predictions
+from robustfeatures.training.accuracy import predict
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,7 @@ def derive(
     Raises:
         UserError: there is none.
     """
-    predicted = predictions(network, load_batches(original, device)).cpu().numpy()
+    predicted = predict(network, load_batches(original, device)).cpu().numpy()
     kept = np.flatnonzero((predicted == original.labels) == method.transfers)
     if not len(kept):
         found = "none" if method.transfers else "all"

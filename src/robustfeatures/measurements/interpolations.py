@@ -1,4 +1,4 @@
-"""Adversarial examples with a large radius, and the way to them (at-odds-2019, Figures 3, 4, 8 and 9)."""
+"""Adversarial examples with a large radius, and interpolations to them (at-odds-2019, Figures 3, 4, 8 and 9)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from robustfeatures.measurements.perception import (
     alignment,
     class_means,
     detour,
+    interpolate_probabilities,
     low_frequency_share,
-    probabilities_between,
     transition_width,
 )
 
@@ -24,14 +24,16 @@ Row = dict[str, str | int | float]
 
 
 def measure(run: Run, *, examples: Mapping[str, str], cutoff: float, points: int) -> Sequence[Row]:
-    """One row per network and test image of the input "data".
+    """Return one row per network and test image of the input "data".
 
-    `examples` gives the inputs: by that of each network the one that holds the adversarial examples against it.
+    `examples` maps the input of each network to the input with the adversarial examples against this network. Columns:
 
-    `reached` is the class that the network sees in the example. `alignment` is the cosine between the perturbation and
-    the way from the mean training image of the label's class to that of the class reached; `width` and `detour` are of
-    the probability of the class reached at `points` on the line from the image to the example. All three are nan where
-    the class reached is the label.
+    reached: the predicted class of the adversarial example.
+    alignment: the cosine between the perturbation and the difference of mean images, class reached minus label.
+    width, detour: `transition_width` and `detour` of the probability of the class reached, at `points` points on the
+        line from the image to the example.
+
+    alignment, width and detour are NaN if the class reached is the label.
     """
     test = run.dataset("data", "test")
     means = class_means(run.dataset("data", "train")).to(run.device)
@@ -40,24 +42,24 @@ def measure(run: Run, *, examples: Mapping[str, str], cutoff: float, points: int
     for number, (name, role) in enumerate(sorted(examples.items())):
         network, attacked = run.network(name), run.dataset(role, "test")
         for places in torch.split(torch.arange(len(test)), size):
-            images, last = (
+            images, adversarial = (
                 torch.from_numpy(dataset.float_images(places.numpy())).to(run.device) for dataset in (test, attacked)
             )
             labels = torch.from_numpy(test.labels)[places].to(run.device)
-            probabilities = probabilities_between(network, images, last, points).double()
+            probabilities = interpolate_probabilities(network, images, adversarial, points).double()
             reached = probabilities[-1].argmax(dim=1)
-            followed = probabilities[:, torch.arange(len(labels)), reached]
-            stayed = (reached == labels).cpu()
-            change = (last - images).double()
-            ways = means[reached] - means[labels]
+            path = probabilities[:, torch.arange(len(labels)), reached]
+            unchanged = (reached == labels).cpu()
+            perturbation = (adversarial - images).double()
+            directions = means[reached] - means[labels]
             columns = {
                 "image": places,
                 "label": labels,
                 "reached": reached,
-                "low_frequency": low_frequency_share(change, cutoff),
-                "alignment": alignment(change, ways).cpu().masked_fill(stayed, torch.nan),
-                "width": transition_width(followed).cpu().masked_fill(stayed, torch.nan),
-                "detour": detour(followed).cpu().masked_fill(stayed, torch.nan),
+                "low_frequency": low_frequency_share(perturbation, cutoff),
+                "alignment": alignment(perturbation, directions).cpu().masked_fill(unchanged, torch.nan),
+                "width": transition_width(path).cpu().masked_fill(unchanged, torch.nan),
+                "detour": detour(path).cpu().masked_fill(unchanged, torch.nan),
             }
             rows += [
                 {"model": name, **dict(zip(columns, values, strict=True))}

@@ -1,18 +1,18 @@
-"""Robust-feature leakage: what a linear classifier learns from D_rand when it sees robust linear features alone.
+"""Robust-feature leakage: the accuracy of a linear classifier that sees only robust linear features of D_rand.
 
 Goh (2019), "Robust Feature Leakage", response 2 in "A Discussion of 'Adversarial Examples Are Not Bugs, They Are
 Features'" (distill.pub, doi 10.23915/distill.00019.2). The features are the logits f_i(x) = w_i . x + b_i of a linear
-network trained adversarially. That they are robust is computed in closed form, in the two senses given there:
+network trained adversarially. They are robust in the two senses of the response, computed here in closed form:
 
-1. f_i is 0-robustly useful for class i: with f_i of mean 0 and standard deviation 1, w_i scaled alike, and y = 1 for
-   class i, -1 for the others, E[inf over ||delta|| <= eps of y f_i(x + delta)] = E[y f_i(x)] - eps ||w_i|| > 0.
-   Classes count as often as they are, so that most images have y = -1; the text does not say how it weighs them.
-2. The network's prediction is constant in the ball of radius eps round at least 80 % of the test images, which for a
-   linear network is min over j of (f_i - f_j) / ||w_i - w_j|| > eps, i being the prediction.
+1. f_i is 0-robustly useful for class i. Scale f_i and w_i so that f_i has mean 0 and standard deviation 1, and let
+   y = 1 for class i and -1 for the others. Then
+   E[inf over ||delta|| <= eps of y f_i(x + delta)] = E[y f_i(x)] - eps ||w_i|| > 0. Here all images have the same
+   weight, so most have y = -1; the response does not give the weights.
+2. The prediction is constant in the ball of radius eps round at least 80 % of the test images. For a linear network
+   with prediction i, this is min over j of (f_i - f_j) / ||w_i - w_j|| > eps.
 
-A linear classifier is then trained on these features of a derived set, and tested on those of the test split of D. What
-it gets right above chance has leaked through robust features; it is a lower bound, for robust features that are not
-linear may leak too.
+A linear classifier is trained on these features of a derived set and tested on the test split of D. Its accuracy above
+chance has leaked through robust features. This is a lower bound, because nonlinear robust features may leak too.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from robustfeatures.models.network import Network
 
 Floats = NDArray[np.float64]
-MOST_ITERATIONS = 2000
+MAX_ITERATIONS = 2000
 
 
 def pixel_weights(network: Network, image_shape: tuple[int, int, int]) -> Floats:
-    """The gradient of each logit with respect to the pixels, (C, D), of a linear network.
+    """Return the gradient of each logit of a linear network with respect to the pixels, (C, D).
 
     Raises:
         UserError: the network is not linear.
@@ -52,19 +52,19 @@ def pixel_weights(network: Network, image_shape: tuple[int, int, int]) -> Floats
 
 
 def robust_usefulness(features: Floats, labels: NDArray[np.int64], weights: Floats, eps: float) -> Floats:
-    """E[inf y f_i(x + delta)] over the L2 ball of radius `eps`, (C,), of features of mean 0 and standard deviation 1.
+    """Return E[inf y f_i(x + delta)] over the L2 ball of radius `eps`, (C,), in standard deviations of each feature.
 
-    `features` (N, C) are linear in the pixels with gradients `weights` (C, D); they are scaled here.
+    `features` (N, C) are linear functions of the pixels with gradients `weights` (C, D).
     """
     centred = features - features.mean(axis=0)
     signs = np.where(labels[:, None] == np.arange(features.shape[1]), 1.0, -1.0)
-    useful: Floats = (signs * centred).mean(axis=0) - eps * np.linalg.norm(weights, axis=1)
-    scaled: Floats = useful / centred.std(axis=0)
-    return scaled
+    unscaled: Floats = (signs * centred).mean(axis=0) - eps * np.linalg.norm(weights, axis=1)
+    usefulness: Floats = unscaled / centred.std(axis=0)
+    return usefulness
 
 
 def stable_radius(features: Floats, weights: Floats) -> Floats:
-    """The L2 distance (N,) from each point to the nearest change of the prediction, where pixels have no bounds."""
+    """Return the L2 distance (N,) from each point to the nearest other prediction; pixels are unbounded."""
     rows = np.arange(len(features))
     predicted = features.argmax(axis=1)
     gaps = features[rows, predicted][:, None] - features
@@ -75,35 +75,38 @@ def stable_radius(features: Floats, weights: Floats) -> Floats:
 
 
 def linear_accuracy(train: tuple[Floats, NDArray[np.int64]], test: tuple[Floats, NDArray[np.int64]]) -> float:
-    """The share in [0, 1] of `test` that logistic regression on `train` gets right; both are features and labels."""
-    classifier: Any = make_pipeline(StandardScaler(), LogisticRegression(C=np.inf, max_iter=MOST_ITERATIONS))
+    """Fit a logistic regression on `train` and return its accuracy on `test`, 0 to 1; both are (features, labels)."""
+    classifier: Any = make_pipeline(StandardScaler(), LogisticRegression(C=np.inf, max_iter=MAX_ITERATIONS))
     return float(classifier.fit(*train).score(*test))
 
 
 def measure(run: Run, *, eps: float) -> Sequence[Mapping[str, str | int | float]]:
-    """One row per training set: D (the input "data") and every other input but "model", the linear network.
+    """Return one row per training set: the input "data" (D) and all other inputs except "model", the linear network.
 
-    Columns: trained_on, accuracy (a share, on the test split of D); and, of the network at radius `eps` on the test
-    split of D, usefulness (sense 1, the least of the features, in their standard deviations) and stable (sense 2,
-    a share of the images).
+    All columns are computed on the test split of D:
+
+    trained_on: the training set of the classifier.
+    accuracy: the accuracy of the classifier, 0 to 1.
+    usefulness: sense 1 at radius `eps`, the smallest value of all features, in their standard deviations.
+    stable: sense 2 at radius `eps`, the share of the images, 0 to 1.
 
     Raises:
         UserError: the network is not linear.
     """
     network = run.network("model")
 
-    def logits(role: str, split: str) -> tuple[Floats, NDArray[np.int64]]:
+    def compute_logits(role: str, split: str) -> tuple[Floats, NDArray[np.int64]]:
         data = run.dataset(role, split)
-        found = np.empty((len(data), data.num_classes))
+        logits = np.empty((len(data), data.num_classes))
         images = load_batches(data, run.device)
         for rows, batch in images.batches(torch.arange(len(data)), choose_batch_size(run.device, data.image_shape)):
             with torch.no_grad():
-                found[rows.cpu().numpy()] = network(batch).cpu().double().numpy()
-        return found, data.labels
+                logits[rows.cpu().numpy()] = network(batch).cpu().double().numpy()
+        return logits, data.labels
 
-    test = logits("data", "test")
+    test = compute_logits("data", "test")
     weights = pixel_weights(network, run.dataset("data", "test").image_shape)
-    useful = robust_usefulness(*test, weights, eps)
+    usefulness = robust_usefulness(*test, weights, eps)
     stable = stable_radius(test[0], weights) > eps
     sets = [role for role in run.roles if role != "model"]
     rows: list[Mapping[str, str | int | float]] = []
@@ -111,8 +114,8 @@ def measure(run: Run, *, eps: float) -> Sequence[Mapping[str, str | int | float]
         rows.append(
             {
                 "trained_on": "D" if role == "data" else role,
-                "accuracy": linear_accuracy(logits(role, "train"), test),
-                "usefulness": float(useful.min()),
+                "accuracy": linear_accuracy(compute_logits(role, "train"), test),
+                "usefulness": float(usefulness.min()),
                 "stable": float(stable.mean()),
             }
         )

@@ -1,4 +1,4 @@
-"""What is said of a two-class linear classifier, as rows, and the images it is said of."""
+"""The rows that describe a linear classifier of two classes, and the images that it classifies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from robustfeatures.errors import UserError
-from robustfeatures.measurements.linear import Array, Linear, Problem, accuracy
+from robustfeatures.measurements.linear import Array, LinearClassifier, TrainingProblem, accuracy
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -16,50 +16,50 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, str | int | float]
 
 
-def two_classes(run: Run, split: str) -> tuple[Array, Array]:
-    """The images (N, D) in [0, 1] of a split of the input "data", and their labels: -1 for the first class, else 1.
+def load_two_classes(run: Run, split: str) -> tuple[Array, Array]:
+    """Load a split of the input "data": images (N, D) in [0, 1], and labels (N,), -1 for the first class, else 1.
 
     Raises:
-        UserError: the data set has another number of classes.
+        UserError: the data set does not have two classes.
     """
     data = run.dataset("data", split)
     if data.num_classes != 2:
-        raise UserError(f"data: {data.num_classes} classes, where a linear classifier of two is measured")
+        raise UserError(f"data: the data set has {data.num_classes} classes; a linear classifier needs two")
     return data.float_images().astype(np.float64).reshape(len(data), -1), (2 * data.labels - 1).astype(np.float64)
 
 
-def problem(run: Run, *, eps: float, decay: float) -> Problem:
-    """The training of the network `linear` on the train split, as `measurements.linear` puts it."""
-    images, labels = two_classes(run, "train")
+def load_problem(run: Run, *, eps: float, decay: float) -> TrainingProblem:
+    """Load the problem that the training of the network `linear` on the train split solves."""
+    images, labels = load_two_classes(run, "train")
     data = run.dataset("data", "train")
     per_pixel = images.shape[1] // data.image_shape[0]
     mean, std = (np.repeat(values, per_pixel) for values in data.channel_statistics())
-    return Problem(images, labels, eps, decay, mean, std)
+    return TrainingProblem(images, labels, eps, decay, mean, std)
 
 
-def rows_of(
-    classifier: Linear, run: Run, *, training: str, solver: str, eps: float, decay: float, pixels: int
+def describe_classifier(
+    classifier: LinearClassifier, run: Run, *, training: str, solver: str, eps: float, decay: float, pixels: int
 ) -> Iterator[Row]:
-    """Accuracy on both splits, clean and in the worst case of radius `eps`; l1 norm; the objective of its training.
+    """Yield the rows of a classifier: clean and robust accuracy (`eps`) on both splits, l1 norm, and objective.
 
-    `pixels` says how many it was trained on.
+    `pixels` is the number of pixels that it was trained on.
     """
     about: Row = {"training": training, "solver": solver, "pixels": pixels}
     for split in ("train", "test"):
-        images, labels = two_classes(run, split)
+        images, labels = load_two_classes(run, split)
         for radius in (0.0, eps):
-            share = accuracy(classifier, images, labels, radius)
-            yield {**about, "quantity": "accuracy", "split": split, "eps": radius, "pixel": -1, "value": share}
-    trained = problem(run, eps=eps if training == "adversarial" else 0.0, decay=decay)
+            value = accuracy(classifier, images, labels, radius)
+            yield {**about, "quantity": "accuracy", "split": split, "eps": radius, "pixel": -1, "value": value}
+    problem = load_problem(run, eps=eps if training == "adversarial" else 0.0, decay=decay)
     for quantity, value in (
         ("l1_norm", float(np.abs(classifier.weights).sum())),
-        ("objective", trained.objective(classifier)),
+        ("objective", problem.objective(classifier)),
     ):
-        yield {**about, "quantity": quantity, "split": "train", "eps": trained.eps, "pixel": -1, "value": value}
+        yield {**about, "quantity": quantity, "split": "train", "eps": problem.eps, "pixel": -1, "value": value}
 
 
-def pixel_rows(values: Array, quantity: str, *, training: str, solver: str) -> Iterator[Row]:
-    """One row per pixel: its weight, or its correlation with the label."""
+def describe_pixels(values: Array, quantity: str, *, training: str, solver: str) -> Iterator[Row]:
+    """Yield one row per pixel with its weight, or its correlation with the label."""
     for pixel, value in enumerate(values):
         yield {
             "training": training,

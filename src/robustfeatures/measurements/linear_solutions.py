@@ -1,7 +1,7 @@
-"""The best linear classifiers of two classes: standard, adversarial, and on the most correlated pixels alone.
+"""The optimal linear classifiers of two classes: standard, adversarial, and on only the most correlated pixels.
 
-at-odds-2019, Appendix E. The standard ones are scikit-learn's, the adversarial one solves the closed form of
-`measurements.linear`; neither is trained, so both tell how far gradient descent has come.
+at-odds-2019, Appendix E. The standard ones come from scikit-learn, and the adversarial one from the closed form in
+`measurements.linear`. They are exact, so they show how close gradient descent comes to the optimum.
 """
 
 from __future__ import annotations
@@ -13,42 +13,48 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from robustfeatures.measurements.linear import Linear, Problem, correlations, solution
-from robustfeatures.measurements.linear_rows import Row, pixel_rows, problem, rows_of
+from robustfeatures.measurements.linear import LinearClassifier, TrainingProblem, correlations, solve
+from robustfeatures.measurements.linear_rows import Row, describe_classifier, describe_pixels, load_problem
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
 
 
-def standard_solution(given: Problem, kept: NDArray[np.int64]) -> Linear:
-    """The classifier of least objective at radius 0 whose weights are zero but for the pixels `kept`."""
-    inner = (given.images[:, kept] - given.mean[kept]) / given.std[kept]
-    # The bias is held back as the weights are, so it is one of them.
+def solve_standard(problem: TrainingProblem, kept: NDArray[np.int64]) -> LinearClassifier:
+    """Minimise the objective at radius 0 over the weights of the pixels `kept`; all other weights are 0."""
+    inner = (problem.images[:, kept] - problem.mean[kept]) / problem.std[kept]
+    # Weight decay applies to the bias too, so the bias is the weight of a constant column.
     columns = np.concatenate([inner, np.ones((len(inner), 1))], axis=1)
-    strength = 2 / (len(inner) * given.decay)
+    strength = 2 / (len(inner) * problem.decay)
     model = LogisticRegression(C=strength, fit_intercept=False, tol=1e-8, max_iter=20_000)
-    found = model.fit(columns, given.labels).coef_[0]
-    weights = np.zeros(given.images.shape[1])
-    weights[kept] = found[:-1] / given.std[kept]
-    return Linear(weights, float(found[-1] - weights @ given.mean))
+    coefficients = model.fit(columns, problem.labels).coef_[0]
+    weights = np.zeros(problem.images.shape[1])
+    weights[kept] = coefficients[:-1] / problem.std[kept]
+    return LinearClassifier(weights, float(coefficients[-1] - weights @ problem.mean))
 
 
 def measure(run: Run, *, eps: float, decay: float, fractions: Sequence[float]) -> Sequence[Row]:
-    """Rows of the input "data": both best classifiers, the correlations, and a standard one per share of the pixels."""
-    standard, adversarial = problem(run, eps=0.0, decay=decay), problem(run, eps=eps, decay=decay)
-    correlated = correlations(standard.images, standard.labels)
-    order = np.argsort(-correlated, kind="stable")
-    shares = sorted({max(1, round(fraction * len(order))) for fraction in fractions} | {len(order)})
-    rows = list(pixel_rows(correlated, "correlation", training="", solver=""))
-    for done, pixels in enumerate(shares):
-        found = standard_solution(standard, order[:pixels])
-        rows += rows_of(found, run, training="standard", solver="exact", eps=eps, decay=decay, pixels=pixels)
-        run.progress(done + 1, len(shares) + 1)
-    # The largest share is of all pixels.
-    rows += pixel_rows(found.weights, "weight", training="standard", solver="exact")
-    robust = solution(adversarial)
-    rows += pixel_rows(robust.weights, "weight", training="adversarial", solver="exact")
-    everything = len(order)
-    rows += rows_of(robust, run, training="adversarial", solver="exact", eps=eps, decay=decay, pixels=everything)
-    run.progress(len(shares) + 1, len(shares) + 1)
+    """Return the rows of the optimal classifiers on the input "data", and the correlation of each pixel with the label.
+
+    `fractions` are shares of the pixels. For each there is a standard classifier on the most correlated pixels.
+    """
+    standard, adversarial = load_problem(run, eps=0.0, decay=decay), load_problem(run, eps=eps, decay=decay)
+    usefulness = correlations(standard.images, standard.labels)
+    order = np.argsort(-usefulness, kind="stable")
+    counts = sorted({max(1, round(fraction * len(order))) for fraction in fractions} | {len(order)})
+    rows = list(describe_pixels(usefulness, "correlation", training="", solver=""))
+    for done, pixels in enumerate(counts):
+        classifier = solve_standard(standard, order[:pixels])
+        rows += describe_classifier(
+            classifier, run, training="standard", solver="exact", eps=eps, decay=decay, pixels=pixels
+        )
+        run.progress(done + 1, len(counts) + 1)
+    # The last classifier has all pixels.
+    rows += describe_pixels(classifier.weights, "weight", training="standard", solver="exact")
+    robust = solve(adversarial)
+    rows += describe_pixels(robust.weights, "weight", training="adversarial", solver="exact")
+    rows += describe_classifier(
+        robust, run, training="adversarial", solver="exact", eps=eps, decay=decay, pixels=len(order)
+    )
+    run.progress(len(counts) + 1, len(counts) + 1)
     return rows

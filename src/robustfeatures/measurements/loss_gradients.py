@@ -18,11 +18,11 @@ Row = dict[str, str | int | float]
 
 
 def measure(run: Run, *, cutoff: float) -> Sequence[Row]:
-    """One row per network and test image of the input "data"; every other input is a network.
+    """Return one row per network and test image of the input "data"; all other inputs are networks.
 
-    `alignment` is the cosine between the gradient and the way from the mean training image of the label's class to that
-    of the class that the network finds likeliest beside it. All is float64, for the loss of a confident network is
-    zero in float32, and so is its gradient.
+    `alignment` is the cosine between the gradient and a difference of mean training images: the class with the largest
+    logit except the label, minus the class of the label. Networks run in float64, because in float32 the loss of a
+    confident network and its gradient are 0.
     """
     test = run.dataset("data", "test")
     means = class_means(run.dataset("data", "train")).to(run.device)
@@ -36,10 +36,10 @@ def measure(run: Run, *, cutoff: float) -> Sequence[Row]:
             labels = torch.from_numpy(test.labels)[places].to(run.device)
             gradients = loss_gradients(network, images, labels)
             with torch.no_grad():
-                likely = network(images).scatter(1, labels[:, None], -torch.inf).argmax(dim=1)
+                runner_up = network(images).scatter(1, labels[:, None], -torch.inf).argmax(dim=1)
             columns = {
                 "image": places,
-                "alignment": alignment(gradients, means[likely] - means[labels]),
+                "alignment": alignment(gradients, means[runner_up] - means[labels]),
                 "low_frequency": low_frequency_share(gradients, cutoff),
                 "density": density(gradients),
             }

@@ -1,4 +1,4 @@
-"""Numbers for what the eye sees in gradients, perturbations and interpolations (at-odds-2019, Section 3)."""
+"""Measures of visible properties of gradients, perturbations and interpolations (at-odds-2019, Section 3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def class_means(dataset: ImageDataset) -> Tensor:
-    """The mean image of each class (K, C, H, W), float64; every class needs an image."""
+    """Return the mean image of each class (K, C, H, W), float64; every class needs at least one image."""
     sums = torch.zeros(dataset.num_classes, *dataset.image_shape, dtype=torch.float64)
     labels = torch.from_numpy(dataset.labels)
     for rows in dataset.blocks():
@@ -23,17 +23,17 @@ def class_means(dataset: ImageDataset) -> Tensor:
 
 
 def alignment(directions: Tensor, others: Tensor) -> Tensor:
-    """The cosine (N,) between directions (N, C, H, W) and others of the same shape; nan where one of both is zero."""
-    one, other = directions.flatten(1), others.flatten(1)
-    cosines: Tensor = (one * other).sum(dim=1) / (_length(one) * _length(other))
+    """Return the cosine (N,) between `directions` and `others`, both (N, C, H, W); NaN if either is zero."""
+    a, b = directions.flatten(1), others.flatten(1)
+    cosines: Tensor = (a * b).sum(dim=1) / (_l2_lengths(a) * _l2_lengths(b))
     return cosines
 
 
 def low_frequency_share(directions: Tensor, cutoff: float) -> Tensor:
-    """The share (N,) of the energy of directions (N, C, H, W) at frequencies up to `cutoff` times the highest.
+    """Return the share (N,) of the energy of directions (N, C, H, W) at frequencies up to `cutoff` times the highest.
 
-    Frequencies are lengths in the plane, of the discrete Fourier transform; the highest along an axis is half a cycle
-    per pixel. Of white noise the share is that of the frequencies so low; nan where a direction is zero.
+    A frequency is the length of its vector in the discrete Fourier transform; the highest along an axis is half a cycle
+    per pixel. For white noise the result is the share of such frequencies. It is NaN if a direction is zero.
     """
     energy = torch.fft.fft2(directions).abs().square().sum(dim=1)
     vertical, horizontal = (torch.fft.fftfreq(side, dtype=torch.float64) for side in directions.shape[-2:])
@@ -43,19 +43,22 @@ def low_frequency_share(directions: Tensor, cutoff: float) -> Tensor:
 
 
 def density(directions: Tensor) -> Tensor:
-    """|v|_1 / (sqrt(d) |v|_2) of directions (N, C, H, W), (N,): 1 if all pixels are as large, 1 / sqrt(d) if one is."""
+    """Return |v|_1 / (sqrt(d) |v|_2), (N,), of directions v (N, C, H, W).
+
+    It is 1 if all entries have the same magnitude, and 1 / sqrt(d) if all entries but one are zero.
+    """
     flat = directions.flatten(1)
-    found: Tensor = flat.abs().sum(dim=1) / (flat.shape[1] ** 0.5 * _length(flat))
-    return found
+    ratio: Tensor = flat.abs().sum(dim=1) / (flat.shape[1] ** 0.5 * _l2_lengths(flat))
+    return ratio
 
 
-def _length(vectors: Tensor) -> Tensor:
-    found: Tensor = torch.linalg.vector_norm(vectors, dim=1)
-    return found
+def _l2_lengths(vectors: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=1)
+    return lengths
 
 
-def probabilities_between(model: nn.Module, first: Tensor, last: Tensor, points: int) -> Tensor:
-    """Class probabilities (T, N, K) at `points` even steps along the line from `first` to `last`, (N, C, H, W) both."""
+def interpolate_probabilities(model: nn.Module, first: Tensor, last: Tensor, points: int) -> Tensor:
+    """Return class probabilities (T, N, K) at `points` equidistant images from `first` to `last`, both (N, C, H, W)."""
     with torch.no_grad():
         return torch.stack(
             [model(torch.lerp(first, last, share)).softmax(dim=1) for share in torch.linspace(0, 1, points).tolist()]
@@ -63,10 +66,10 @@ def probabilities_between(model: nn.Module, first: Tensor, last: Tensor, points:
 
 
 def transition_width(probabilities: Tensor) -> Tensor:
-    """The share (N,) of the way on which a probability (T, N) lies between one and nine tenths.
+    """Return the share (N,) of a path on which a probability (T, N) lies between 0.1 and 0.9.
 
-    A way of T - 1 pieces on which it changes evenly; a jump between two neighbouring points has a width below 1 / (T -
-    1), an even rise from 0 to 1 has 0.8.
+    The probability is interpolated linearly between the T points. A linear rise from 0 to 1 has a width of 0.8; a jump
+    between two neighbouring points has a width below 1 / (T - 1).
     """
     before, after = probabilities[:-1], probabilities[1:]
     low, high = torch.minimum(before, after), torch.maximum(before, after)
@@ -77,6 +80,6 @@ def transition_width(probabilities: Tensor) -> Tensor:
 
 
 def detour(probabilities: Tensor) -> Tensor:
-    """How far a probability (T, N) goes beyond its change from first to last value, (N,); 0 if it never turns."""
+    """Return the total variation (N,) of a probability (T, N) minus its net change; 0 if it is monotonic."""
     steps = probabilities.diff(dim=0)
     return steps.abs().sum(dim=0) - steps.sum(dim=0).abs()

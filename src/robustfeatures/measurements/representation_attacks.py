@@ -1,9 +1,9 @@
 """The success of NRF-PGD and RF-PGD for every ordered pair of classes.
 
-adversarial-training-2025, Appendix A.2: images of a source class are moved, inside a ball, until the representation of
-an extractor takes them for a random image of the target class; success is what a separately trained victim says. The
-formulas are lost in the text that this follows; their words are not: "x is the original image from the source class, x'
-is a random image sampled from the target class".
+adversarial-training-2025, Appendix A.2: an attack perturbs images of a source class, inside a ball, until an extractor
+represents them like a random image of the target class. The attack succeeds if a separately trained victim predicts
+the target class. The text at hand lacks the formulas, but describes them: "x is the original image from the source
+class, x' is a random image sampled from the target class".
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ def measure(
     precision: Precision,
     seed: int,
 ) -> Sequence[Mapping[str, str | int | float]]:
-    """One row per source class, target class and victim.
+    """Return one row per source class, target class and victim.
 
-    The input `extractor` is attacked through; `victims` gives the input that holds each network which is asked, by the
-    name that rows call it. Columns: victim, source, target (class names), `total` images attacked, `reached` (taken for
-    the target afterwards), `before` (taken for it already).
+    The attack uses the representation of the input "extractor". `victims` maps the name of each victim to its input.
+    Columns: victim; source and target, class names; total, the number of images attacked; reached, the number
+    predicted as the target after the attack; before, the number predicted as the target before the attack.
     """
     data = run.dataset("data", split)
     extractor = FrozenNetwork(run.network("extractor"), precision=precision)
-    asked = {name: FrozenNetwork(run.network(role), precision=precision) for name, role in victims.items()}
-    rows, goals, targets = attack_pairs(data, images_per_class, seed)
+    networks = {name: FrozenNetwork(run.network(role), precision=precision) for name, role in victims.items()}
+    rows, goals, targets = draw_pairs(data, images_per_class, seed)
     before = {name: np.empty(len(rows), np.int64) for name in victims}
     after = {name: np.empty(len(rows), np.int64) for name in victims}
     size = choose_batch_size(run.device, data.image_shape)
     for first in range(0, len(rows), size):
         part = slice(first, first + size)
         images = torch.from_numpy(data.float_images(rows[part])).to(run.device)
-        moved = representation_pgd(
+        adversarial = representation_pgd(
             extractor,
             images,
             torch.from_numpy(data.float_images(targets[part])).to(run.device),
@@ -67,26 +67,26 @@ def measure(
             steps=steps,
         )
         with torch.no_grad():
-            for name, victim in asked.items():
+            for name, victim in networks.items():
                 before[name][part] = victim(images).argmax(dim=1).cpu().numpy()
-                after[name][part] = victim(moved).argmax(dim=1).cpu().numpy()
+                after[name][part] = victim(adversarial).argmax(dim=1).cpu().numpy()
         run.progress(min(first + size, len(rows)), len(rows))
     sources = data.labels[rows]
     return [
         {"victim": name, **pair}
         for name in victims
-        for pair in _counted(data, sources, goals, before[name], after[name])
+        for pair in _count_pairs(data, sources, goals, before[name], after[name])
     ]
 
 
-def _counted(
+def _count_pairs(
     data: ImageDataset,
     sources: NDArray[np.int64],
     goals: NDArray[np.int64],
     before: NDArray[np.int64],
     after: NDArray[np.int64],
 ) -> Iterator[Mapping[str, str | int]]:
-    """The rows of one victim, given each attack's two classes and what the victim took the image for, int64 (n,)."""
+    """Yield the rows of one victim, given source, target, and predictions before and after each attack, int64 (n,)."""
     for source in range(data.num_classes):
         for target in range(data.num_classes):
             chosen = (sources == source) & (goals == target)
@@ -100,22 +100,22 @@ def _counted(
                 }
 
 
-def attack_pairs(
+def draw_pairs(
     data: ImageDataset, images_per_class: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Which image is to be taken for which class after which image: rows, classes and rows, int64 (n,) each.
+    """Draw the pairs to attack: rows of source images, target classes, and rows of target images, int64 (n,) each.
 
-    Up to `images_per_class` images of each class, drawn by the seed, go to every other class, each time after an image
-    of it drawn anew.
+    The seed draws up to `images_per_class` source images of each class. Each is paired with every other class, each
+    time with a new random target image of that class.
     """
     members = [np.flatnonzero(data.labels == label) for label in range(data.num_classes)]
     rows, goals, targets = [], [], []
     for source, own in enumerate(members):
         for row in make_generator(seed, "source", source).permutation(own)[:images_per_class]:
-            drawn = make_generator(seed, "target", int(data.provenance["source_index"][row]))
+            generator = make_generator(seed, "target", int(data.provenance["source_index"][row]))
             for goal, others in enumerate(members):
                 if goal != source:
                     rows.append(row)
                     goals.append(goal)
-                    targets.append(drawn.choice(others))
+                    targets.append(generator.choice(others))
     return np.array(rows, np.int64), np.array(goals, np.int64), np.array(targets, np.int64)

@@ -1,10 +1,10 @@
 """How often adversarial examples of one network fool others: not-bugs-2019, Section 3.3, Figures 3 and 13.
 
-The paper prints no formula; it speaks of "how often adversarial examples transfer" (Section 3.3) and, where the attack
-has a target, of the "attack success rate, not just misclassification" (Figure 13). Here an image counts if both
-networks classify it right and the attack succeeds on the source; the transfer rate is the share of these on which it
-succeeds on the target too. An untargeted attack succeeds if the prediction leaves the label, a targeted one only if the
-prediction is t(y) = (y + 1) mod C.
+The paper has no formula. It mentions "how often adversarial examples transfer" (Section 3.3) and, for targeted attacks,
+the "attack success rate, not just misclassification" (Figure 13). Here an image counts if both networks classify it
+correctly and the attack succeeds on the source. The transfer rate is the share of these images on which the attack
+succeeds on the target too. An untargeted attack succeeds if the prediction differs from the label y. A targeted attack
+succeeds if the prediction is t(y) = (y + 1) mod C.
 """
 
 from __future__ import annotations
@@ -30,9 +30,14 @@ ATTACKS = {"untargeted": False, "targeted": True}
 
 
 @dataclass(frozen=True)
-class Transfer:
-    """Counts of images: all, those both networks classify right, those of them on which the attack succeeds on the
-    source, and those of these on which it succeeds on the target."""
+class TransferCounts:
+    """Counts of images; each is a subset of the one before.
+
+    images: all images.
+    both_right: images that both networks classify correctly.
+    fooled: images on which the attack succeeds on the source.
+    transferred: images on which the attack succeeds on the target.
+    """
 
     images: int
     both_right: int
@@ -42,14 +47,16 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Classes that a network predicts, int64 (N,): of the images and of the adversarial examples made from them."""
+    """The classes that a network predicts for images and for their adversarial examples, int64 (N,)."""
 
     clean: Tensor
     attacked: Tensor
 
 
-def transfer(labels: Tensor, source: Predictions, target: Predictions, *, targeted: bool, num_classes: int) -> Transfer:
-    """The counts behind the transfer rate from `source` to `target`; `labels` are int64 (N,)."""
+def count_transfers(
+    labels: Tensor, source: Predictions, target: Predictions, *, targeted: bool, num_classes: int
+) -> TransferCounts:
+    """Count the images of the transfer rate from `source` to `target`; `labels` are int64 (N,)."""
 
     def succeeds(attacked: Tensor) -> Tensor:
         return attacked == (labels + 1) % num_classes if targeted else attacked != labels
@@ -57,7 +64,7 @@ def transfer(labels: Tensor, source: Predictions, target: Predictions, *, target
     both_right = (source.clean == labels) & (target.clean == labels)
     fooled = both_right & succeeds(source.attacked)
     transferred = fooled & succeeds(target.attacked)
-    return Transfer(len(labels), int(both_right.sum()), int(fooled.sum()), int(transferred.sum()))
+    return TransferCounts(len(labels), int(both_right.sum()), int(fooled.sum()), int(transferred.sum()))
 
 
 def measure(
@@ -71,38 +78,38 @@ def measure(
     step_size: float,
     steps: int,
 ) -> Sequence[Mapping[str, str | int]]:
-    """One row per target and kind of attack: target, attack, and the counts of `Transfer`.
+    """Return one row per target and kind of attack: target, attack, and the fields of `TransferCounts`.
 
-    `targets` gives the input that holds each network which examples are carried to, by the name that rows call it.
-    Adversarial examples are made on a split of the input "data" with the network "source", by PGD as `pgd` describes.
+    `targets` maps the name of each target network to its input. PGD on the network "source" makes adversarial examples
+    of a split of the input "data".
     """
     data = run.dataset("data", split)
     images = load_batches(data, run.device)
     labels = torch.from_numpy(data.labels).to(run.device)
     networks = {role: FrozenNetwork(run.network(role), precision=precision) for role in ("source", *targets.values())}
     order, size = torch.arange(len(data)), choose_batch_size(run.device, data.image_shape)
-    found = {key: {role: torch.empty_like(labels) for role in networks} for key in ("clean", *ATTACKS)}
+    predictions = {key: {role: torch.empty_like(labels) for role in networks} for key in ("clean", *ATTACKS)}
     done = 0
     for rows, batch in images.batches(order, size):
-        shown = {"clean": batch}
+        inputs = {"clean": batch}
         for kind, targeted in ATTACKS.items():
             goal = (labels[rows] + 1) % data.num_classes if targeted else labels[rows]
-            shown[kind] = pgd(
+            inputs[kind] = pgd(
                 networks["source"], batch, goal, norm=norm, eps=eps, step_size=step_size, steps=steps, targeted=targeted
             )
         with torch.no_grad():
-            for key, pictures in shown.items():
+            for key, batch_inputs in inputs.items():
                 for role, network in networks.items():
-                    found[key][role][rows] = network(pictures).argmax(dim=1)
+                    predictions[key][role][rows] = network(batch_inputs).argmax(dim=1)
         done += len(rows)
         run.progress(done, len(data))
 
-    def counted(role: str, kind: str, *, targeted: bool) -> dict[str, int]:
-        source, target = (Predictions(found["clean"][each], found[kind][each]) for each in ("source", role))
-        return asdict(transfer(labels, source, target, targeted=targeted, num_classes=data.num_classes))
+    def count(role: str, kind: str, *, targeted: bool) -> dict[str, int]:
+        source, target = (Predictions(predictions["clean"][each], predictions[kind][each]) for each in ("source", role))
+        return asdict(count_transfers(labels, source, target, targeted=targeted, num_classes=data.num_classes))
 
     return [
-        {"target": name, "attack": kind, **counted(role, kind, targeted=targeted)}
+        {"target": name, "attack": kind, **count(role, kind, targeted=targeted)}
         for kind, targeted in ATTACKS.items()
         for name, role in targets.items()
     ]

@@ -1,1 +1,1 @@
-"""Standard and adversarial training that can be killed and resumed without changing the weights."""
+"""Standard and adversarial training; an interrupted training resumes to the same weights, bit for bit."""

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from robustfeatures.engine.settings import Precision
 
 
-def predictions(model: nn.Module, images: Batches, *, precision: Precision = "float32") -> Tensor:
-    """The predicted class (N,) of each image, in eval mode; the mode is as before on return."""
+def predict(model: nn.Module, images: Batches, *, precision: Precision = "float32") -> Tensor:
+    """Predict the class (N,) of each image in eval mode; afterwards the mode of the model is restored."""
     training = model.training
     model.eval()
-    everything = torch.arange(len(images))
+    rows = torch.arange(len(images))
     size = choose_batch_size(images.device, images.image_shape)
-    found = []
+    predictions = []
     with torch.no_grad(), autocast(images.device, precision):
-        for _, batch in images.batches(everything, size):
-            found.append(model(convert_layout(batch, torch.channels_last)).argmax(dim=1))
+        for _, batch in images.batches(rows, size):
+            predictions.append(model(convert_layout(batch, torch.channels_last)).argmax(dim=1))
     model.train(training)
-    return torch.cat(found)
+    return torch.cat(predictions)
 
 
 def accuracy(model: nn.Module, images: Batches, labels: Tensor, *, precision: Precision = "float32") -> float:
-    """The share of right predictions, 0 to 1; `labels` (N,) on the device of the images."""
-    return (predictions(model, images, precision=precision) == labels).double().mean().item()
+    """Return the share of correct predictions, 0 to 1; `labels` (N,) are on the device of the images."""
+    return (predict(model, images, precision=precision) == labels).double().mean().item()

@@ -1,4 +1,4 @@
-"""The attack inside adversarial training; apart from the loop so that standard training does not depend on attacks."""
+"""The attack inside adversarial training. Its own module, so that standard training does not depend on attacks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Attacker:
-    """PGD on the network as it is now, in eval mode.
+    """PGD with the current weights of the network, in eval mode.
 
-    It starts at the original image, as in not-bugs-2019, Appendix C.3, or at a random point of the ball, as in
-    at-odds-2019, Appendix A.3. It raises the loss of the labels; a targeted `ProbeAttack` lowers it.
+    The attack starts at the original image (not-bugs-2019, Appendix C.3) or at a random point of the ball
+    (at-odds-2019, Appendix A.3). It raises the loss of the labels; a targeted `ProbeAttack` lowers it.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class Attacker:
         self.adversary = adversary
 
     def __call__(self, images: Tensor, labels: Tensor, seed: int) -> Tensor:
-        """Adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,), their starts drawn from `seed`."""
+        """Return adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,); `seed` draws random starts."""
         self.frozen_network.refresh()
         generator = torch.Generator().manual_seed(seed)
-        # Its fields are arguments of `pgd`.
+        # The fields are the arguments of `pgd`.
         settings = asdict(self.adversary)
         count = -(-len(images) // choose_batch_size(images.device, images.shape[1:]))
         blocks = zip(torch.chunk(images, count), torch.chunk(labels, count), strict=True)

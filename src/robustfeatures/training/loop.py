@@ -1,4 +1,4 @@
-"""Training: one loop for all, whose every draw follows from the seed and the epoch alone."""
+"""The training loop. All its random draws depend only on the seed, the epoch and the step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robustfeatures.engine.precision import autocast, choose_layout, convert_lay
 from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.errors import UserError
 from robustfeatures.training.augmentation import Augmenter
-from robustfeatures.training.optimiser import Optimiser, optimiser_of
+from robustfeatures.training.optimiser import Optimiser, build_optimiser
 from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.schedules import Schedule, constant, one_cycle, step_drops
 
@@ -28,19 +28,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Steps between two looks at the loss, each of which waits for the device.
-LOOK_EVERY = 20
+# The loss is read after this many steps, because reading it waits for the device.
+CHECK_LOSS_EVERY = 20
 
-# (images, labels, seed of its draws) -> images to train on instead.
+# (images, labels, seed of the random draws) -> perturbed images to train on.
 Perturbation = Callable[[Tensor, Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """A probe's value after one epoch, counted from 1, on so many images; `loss` is the epoch's mean training loss.
+    """The value of a probe after one epoch.
 
-    `network` is the one that classifies: "itself", or another one which the probe shows the same adversarial examples.
-    An accuracy is a share from 0 to 1; a performance correlation may be negative.
+    epoch: counted from 1.
+    probe: the name of the probe.
+    network: the network that classifies the images: "itself", or the name of a transfer model.
+    value: an accuracy from 0 to 1, or a performance correlation, which may be negative.
+    loss: the mean training loss of the epoch.
+    images: the number of images of the probe.
     """
 
     epoch: int
@@ -51,8 +55,8 @@ class HistoryRow:
     images: int
 
 
-def schedule(settings: Training, steps_per_epoch: int) -> Schedule:
-    """The learning rate of each step that the settings ask for."""
+def build_schedule(settings: Training, steps_per_epoch: int) -> Schedule:
+    """Build the function from step to learning rate."""
     if settings.schedule == "one-cycle":
         return one_cycle(settings.learning_rate, settings.epochs * steps_per_epoch)
     if settings.schedule == "step":
@@ -61,10 +65,10 @@ def schedule(settings: Training, steps_per_epoch: int) -> Schedule:
 
 
 class Checkpoints(Protocol):
-    """Where the state of a training is kept between two steps."""
+    """Saves and loads the state of a training."""
 
     def load(self, device: torch.device) -> dict[str, Any] | None:
-        """The state that was saved last, on `device`; None where there is none."""
+        """Load the last saved state to `device`; None if there is none."""
         ...
 
     def is_due(self) -> bool:
@@ -72,13 +76,13 @@ class Checkpoints(Protocol):
         ...
 
     def save(self, state: dict[str, Any]) -> None:
-        """Keep a state of tensors, numbers and lists in place of the last one."""
+        """Save a state of tensors, numbers and lists; it replaces the last one."""
         ...
 
 
 @dataclass
 class Position:
-    """How far a training has come: whole epochs, steps and summed loss of the epoch under way, and the history."""
+    """The progress of a training: finished epochs, steps and summed loss of the current epoch, and the history."""
 
     epoch: int = 0
     step: int = 0
@@ -102,12 +106,13 @@ def train(
 ) -> list[HistoryRow]:
     """Train the network in place on `images` in [0, 1] and `labels` (N,); it is in eval mode on return.
 
-    With `perturbation` each batch is replaced by what it returns: adversarial training. With `compile` torch compiles
-    the network for its training steps. A run that finds a checkpoint goes on from it and ends with the same weights,
-    bit for bit, as one that was never stopped.
+    If `perturbation` is given, each batch is perturbed first: adversarial training. With `compile`, torch compiles the
+    network for the training steps. If there is a checkpoint, the training resumes from it; the final weights are bit
+    for bit the ones of a training that was never interrupted.
 
     Raises:
-        UserError: the loss, looked at every `LOOK_EVERY` steps, or a weight at the end is no longer finite.
+        UserError: the loss is not finite (checked every `CHECK_LOSS_EVERY` steps), a weight is not finite after the
+            last step, or the network cannot train on a last batch of one image.
     """
     probes = tuple(probes)
     warn_if_emulated(images.device, precision)
@@ -115,8 +120,8 @@ def train(
     network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
     network.train()
     forward = compile_module(network) if compile else network
-    optimiser = optimiser_of(settings, network.parameters())
-    position = _resumed(network, optimiser, checkpoints, images.device)
+    optimiser = build_optimiser(settings, network.parameters())
+    position = _resume(network, optimiser, checkpoints, images.device)
     run = _Run(
         network,
         forward,
@@ -134,15 +139,15 @@ def train(
     for epoch in range(position.epoch, settings.epochs):
         mean_loss = run.epoch(position)
         for probe in probes:
-            if probe.due(epoch + 1, settings.epochs):
-                values = probe.take(network)
+            if probe.is_due(epoch + 1, settings.epochs):
+                values = probe.evaluate(network)
                 position.history += [
                     HistoryRow(epoch + 1, probe.name, name, value, mean_loss, len(probe.images))
                     for name, value in values.items()
                 ]
         position = Position(epoch + 1, history=position.history)
         if checkpoints and checkpoints.is_due():
-            checkpoints.save(_state(network, optimiser, position))
+            checkpoints.save(_training_state(network, optimiser, position))
     network.eval()
     _check_weights(network)
     return position.history
@@ -150,7 +155,7 @@ def train(
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """What stays the same from epoch to epoch of one training."""
+    """The constants of one training."""
 
     network: nn.Module
     forward: Callable[[Tensor], Tensor]
@@ -166,10 +171,10 @@ class _Run:
     optimiser: Optimiser
 
     def epoch(self, position: Position) -> float:
-        """Train from `position` to the end of its epoch; the mean loss of the epoch."""
+        """Train from `position` to the end of its epoch; return the mean loss of the epoch."""
         count, size = len(self.images), self.settings.batch_size
         steps = math.ceil(count / size)
-        rate = schedule(self.settings, steps)
+        rate = build_schedule(self.settings, steps)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", position.epoch))
         order = torch.randperm(count, generator=generator)
         augmentation = self.settings.augmentation
@@ -177,30 +182,30 @@ class _Run:
         total = torch.full((), position.total, dtype=torch.float64, device=self.images.device)
         self.network.train()
         for rows, batch in self.images.batches(order[position.step * size :], size):
-            shown = augment(batch, rows) if augment else batch
+            inputs = augment(batch, rows) if augment else batch
             learning_rate = rate(position.epoch * steps + position.step)
             labels = self.labels[rows]
             if self.perturbation:
-                shown = self._perturbed(shown, labels, derive_seed(self.seed, "attack", position.epoch, position.step))
-            total += self._step(shown, labels, learning_rate) * len(rows)
+                inputs = self._perturb(inputs, labels, derive_seed(self.seed, "attack", position.epoch, position.step))
+            total += self._step(inputs, labels, learning_rate) * len(rows)
             position.step += 1
             self.progress(position.epoch * count + min(position.step * size, count), self.settings.epochs * count)
-            due = self.checkpoints is not None and self.checkpoints.is_due()
-            if position.step < steps and (due or position.step % LOOK_EVERY == 0):
-                position.total = _finite(total, position.epoch, position.step)
-                if self.checkpoints and due:
-                    self.checkpoints.save(_state(self.network, self.optimiser, position))
-        return _finite(total, position.epoch, position.step) / count
+            is_due = self.checkpoints is not None and self.checkpoints.is_due()
+            if position.step < steps and (is_due or position.step % CHECK_LOSS_EVERY == 0):
+                position.total = _check_loss(total, position.epoch, position.step)
+                if self.checkpoints and is_due:
+                    self.checkpoints.save(_training_state(self.network, self.optimiser, position))
+        return _check_loss(total, position.epoch, position.step) / count
 
-    def _perturbed(self, batch: Tensor, labels: Tensor, seed: int) -> Tensor:
-        """The batch without its natural share, whose place in it is random, perturbed."""
+    def _perturb(self, batch: Tensor, labels: Tensor, seed: int) -> Tensor:
+        """Perturb the batch except for its first images, the share `natural`; the order of the images is random."""
         assert self.perturbation is not None
         natural = int(self.settings.natural * len(batch))
         perturbed = self.perturbation(batch[natural:], labels[natural:], seed)
         return torch.cat([batch[:natural], perturbed]) if natural else perturbed
 
     def _step(self, batch: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
-        """One step on images (n, C, H, W) and labels (n,); its mean loss."""
+        """Do one step on images (n, C, H, W) and labels (n,); return the mean loss."""
         try:
             with autocast(self.images.device, self.precision):
                 loss = functional.cross_entropy(self.forward(convert_layout(batch, self.layout)), labels)
@@ -217,21 +222,21 @@ class _Run:
 
 
 def _check_weights(network: nn.Module) -> None:
-    """The last step may have been the one too many, after its loss was taken."""
-    broken = [name for name, values in network.state_dict().items() if not values.isfinite().all()]
-    if broken:
-        raise UserError(f"training: {broken[0]} is not finite after the last step; lower training.learning_rate")
+    """Check that all weights are finite, because the loss of the last step was computed before its update."""
+    infinite = [name for name, values in network.state_dict().items() if not values.isfinite().all()]
+    if infinite:
+        raise UserError(f"training: {infinite[0]} is not finite after the last step; lower training.learning_rate")
 
 
-def _finite(total: Tensor, epoch: int, step: int) -> float:
-    """The summed loss of an epoch under way, of which one loss that is not finite makes another such sum."""
+def _check_loss(total: Tensor, epoch: int, step: int) -> float:
+    """Return the summed loss of the current epoch; if the loss of any step is not finite, neither is the sum."""
     loss = total.item()
     if not math.isfinite(loss):
         raise UserError(f"training: the loss is {loss} in epoch {epoch + 1}, step {step}; lower training.learning_rate")
     return loss
 
 
-def _state(network: nn.Module, optimiser: Optimiser, position: Position) -> dict[str, Any]:
+def _training_state(network: nn.Module, optimiser: Optimiser, position: Position) -> dict[str, Any]:
     return {
         "network": network.state_dict(),
         "optimiser": optimiser.state,
@@ -242,7 +247,7 @@ def _state(network: nn.Module, optimiser: Optimiser, position: Position) -> dict
     }
 
 
-def _resumed(
+def _resume(
     network: nn.Module, optimiser: Optimiser, checkpoints: Checkpoints | None, device: torch.device
 ) -> Position:
     state = checkpoints.load(device) if checkpoints else None
@@ -250,6 +255,6 @@ def _resumed(
         return Position()
     network.load_state_dict(state["network"])
     optimiser.restore(state["optimiser"])
-    log.info("goes on from its checkpoint: %d epochs and %d steps are done", state["epoch"], state["step"])
+    log.info("the training resumes from its checkpoint: %d epochs and %d steps are done", state["epoch"], state["step"])
     history = [HistoryRow(*row) for row in state["history"]]
     return Position(state["epoch"], state["step"], state["total"], history)

@@ -1,4 +1,4 @@
-"""A network from its parameters and its data: created, normalised, trained, with what probes found meanwhile."""
+"""Create, normalise and train a network, and measure its probes meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from robustfeatures.engine.batches import load_batches
 from robustfeatures.engine.randomness import derive_seed, make_generator
 from robustfeatures.models.creation import create
 from robustfeatures.training.loop import Checkpoints, HistoryRow, train
-from robustfeatures.training.probes import Measure, ProbeSet, share_right
+from robustfeatures.training.probes import Measure, ProbeSet, fraction_correct
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A trained network in eval mode, the value of each probe over time, and the seconds that probes took."""
+class TrainedModel:
+    """A trained network in eval mode, the values of its probes over time, and the seconds that the probes took."""
 
     network: Network
     history: list[HistoryRow]
     probe_seconds: float
 
 
-def trained(parameters: Model, run: Run, checkpoints: AbstractContextManager[Checkpoints]) -> Trained:
-    """The network that the parameters describe, trained on the train split of the input "data".
+def train_model(parameters: Model, run: Run, checkpoints: AbstractContextManager[Checkpoints]) -> TrainedModel:
+    """Train a network with these parameters on the train split of the input "data".
 
-    `checkpoints` are entered for the training alone: what comes before it is done again by a run that goes on.
+    Only the training itself runs inside the context `checkpoints`. A resumed run repeats the preparation before it.
     """
     data = run.dataset("data", "train")
-    network = initial_network(parameters, data).to(run.device)
+    network = initialise_network(parameters, data).to(run.device)
     with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []):
-        probes = [_probe_set(probe, parameters, network, data, run) for probe in parameters.probes]
+        probes = [_build_probe_set(probe, parameters, network, data, run) for probe in parameters.probes]
     images = load_batches(data, run.device)
     adversary = parameters.training.adversary
-    perturbation = None if adversary is None else _attacker(network, adversary, parameters)
-    with checkpoints as kept:
+    perturbation = None if adversary is None else _load_attacker(network, adversary, parameters)
+    with checkpoints as entered_checkpoints:
         history = train(
             network,
             images,
@@ -56,15 +56,15 @@ def trained(parameters: Model, run: Run, checkpoints: AbstractContextManager[Che
             precision=parameters.precision,
             probes=probes,
             perturbation=perturbation,
-            checkpoints=kept,
+            checkpoints=entered_checkpoints,
             compile=parameters.compile,
             progress=run.progress,
         )
-    return Trained(network, history, sum(probe.seconds for probe in probes))
+    return TrainedModel(network, history, sum(probe.seconds for probe in probes))
 
 
-def initial_network(parameters: Model, data: ImageDataset) -> Network:
-    """The network before its first step: weights drawn from the seed, pixels normalised as those of the split are."""
+def initialise_network(parameters: Model, data: ImageDataset) -> Network:
+    """Create the network with weights drawn from the seed, and normalise pixels by the statistics of the split."""
     torch.manual_seed(derive_seed(parameters.seed, "initialisation"))
     architecture = parameters.architecture
     network = create(
@@ -75,17 +75,17 @@ def initial_network(parameters: Model, data: ImageDataset) -> Network:
     return network
 
 
-def _attacker(network: Network, adversary: Adversary, parameters: Model) -> Attacker:
-    # By name, so that the recipe of a standard training does not depend on the code of the attacks.
-    attacker = import_module("robustfeatures.training.adversary").Attacker
-    made: Attacker = attacker(network, adversary, parameters.precision, compile=parameters.compile)
-    return made
+def _load_attacker(network: Network, adversary: Adversary, parameters: Model) -> Attacker:
+    # Imported by name, so that the recipe of a standard training does not depend on the code of the attacks.
+    attacker_class = import_module("robustfeatures.training.adversary").Attacker
+    attacker: Attacker = attacker_class(network, adversary, parameters.precision, compile=parameters.compile)
+    return attacker
 
 
-def _probe_set(probe: Probe, parameters: Model, network: Network, trained_on: ImageDataset, run: Run) -> ProbeSet:
-    data = _drawn(run.dataset(probe.input, probe.split), probe.images)
+def _build_probe_set(probe: Probe, parameters: Model, network: Network, trained_on: ImageDataset, run: Run) -> ProbeSet:
+    data = _draw_images(run.dataset(probe.input, probe.split), probe.images)
     labels = (torch.from_numpy(data.labels) + probe.label_shift) % data.num_classes
-    attack = None if probe.attack is None else _attacker(network, probe.attack, parameters)
+    attack = None if probe.attack is None else _load_attacker(network, probe.attack, parameters)
     return ProbeSet(
         probe.name,
         load_batches(data, run.device),
@@ -93,13 +93,13 @@ def _probe_set(probe: Probe, parameters: Model, network: Network, trained_on: Im
         precision=parameters.precision,
         every=probe.every,
         attack=attack,
-        judges={role: run.network(role) for role in probe.transfer_to},
-        measure=share_right if probe.measure == "accuracy" else _correlation(trained_on, data),
+        transfer_models={role: run.network(role) for role in probe.transfer_to},
+        measure=fraction_correct if probe.measure == "accuracy" else _build_correlation_measure(trained_on, data),
     )
 
 
-def _drawn(data: ImageDataset, images: int | None) -> ImageDataset:
-    """So many images of a split, drawn without regard to the model; all of them where it has no more."""
+def _draw_images(data: ImageDataset, images: int | None) -> ImageDataset:
+    """Draw `images` images of a split, the same for every model; all images if there are no more."""
     if images is None or images >= len(data):
         return data
     rows = np.sort(make_generator(0, "probe").choice(len(data), images, replace=False))
@@ -107,15 +107,15 @@ def _drawn(data: ImageDataset, images: int | None) -> ImageDataset:
     return ImageDataset(SelectedImages(data.images, rows), data.labels[rows], provenance, data.class_names)
 
 
-def _correlation(trained_on: ImageDataset, data: ImageDataset) -> Measure:
-    # By name, as above.
+def _build_correlation_measure(trained_on: ImageDataset, data: ImageDataset) -> Measure:
+    # Imported by name, so that other trainings do not depend on its code.
     module = import_module("robustfeatures.training.performance_correlation")
-    simple = module.simple_predictions(trained_on.float_images(), trained_on.labels, data.float_images())
+    simple = module.predict_by_logistic_regression(trained_on.float_images(), trained_on.labels, data.float_images())
 
     def measure(predicted: torch.Tensor, labels: torch.Tensor) -> float:
-        found: float = module.performance_correlation(
+        correlation: float = module.performance_correlation(
             predicted.cpu().numpy(), labels.cpu().numpy(), simple, data.num_classes
         )
-        return found
+        return correlation
 
     return measure

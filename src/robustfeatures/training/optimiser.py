@@ -1,7 +1,7 @@
-"""Stochastic gradient descent with momentum, and Adam, on torch's functional forms.
+"""Stochastic gradient descent with momentum, and Adam, on the functional forms of torch.
 
-`torch.optim.Optimizer` imports torch's compiler when it is made: 1.3 s in each of a study's many short jobs, about as
-long as it takes to import torch.
+`torch.optim.Optimizer` imports torch's compiler, which takes 1.3 s, about as long as the import of torch. A study has
+many short jobs, so this counts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch.optim.sgd import sgd
 if TYPE_CHECKING:
     from robustfeatures.training.settings import Training
 
-# Kingma and Ba (2015), "Adam": the decay of the second moment, and what keeps the quotient finite.
-SECOND_MOMENT = 0.999
+# Kingma and Ba (2015), "Adam": the decay of the second moment, and the constant that avoids a division by zero.
+BETA_2 = 0.999
 ADAM_EPSILON = 1e-8
 
 
 class Optimiser:
-    """What moves parameters along their gradients; `state` is all that it remembers between two steps."""
+    """Updates parameters by their gradients; `state` holds everything that is kept between two steps."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, momentum: float, weight_decay: float) -> None:
         self.parameters = list(parameters)
@@ -32,21 +32,21 @@ class Optimiser:
         self.state: dict[str, Any] = {}
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Delete the gradients."""
         for parameter in self.parameters:
             parameter.grad = None
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from the `state` of an earlier run."""
+        """Resume from the `state` of an earlier run."""
         self.state = state
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
-        """Move every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         gradients = {index: p.grad for index, p in enumerate(self.parameters) if p.grad is not None}
-        self._move(gradients, learning_rate)
+        self._update(gradients, learning_rate)
 
-    def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
+    def _update(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
         raise NotImplementedError
 
 
@@ -54,15 +54,15 @@ class SGD(Optimiser):
     """The update of `torch.optim.SGD` with momentum and weight decay (L2, added to the gradient)."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        # Torch's update goes through memory as it lies, and another kind of device may have had another layout.
+        # The fused update of torch needs the memory layout of the parameters; a checkpoint of a GPU may have another.
         velocities = {
             index: torch.empty_like(self.parameters[index]).copy_(v) for index, v in state["velocities"].items()
         }
         self.state = {"velocities": velocities}
 
-    def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
-        remembered: dict[int, Tensor] = self.state.setdefault("velocities", {})
-        velocities = [remembered.get(index) for index in gradients]
+    def _update(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
+        saved: dict[int, Tensor] = self.state.setdefault("velocities", {})
+        velocities = [saved.get(index) for index in gradients]
         sgd(
             [self.parameters[index] for index in gradients],
             list(gradients.values()),
@@ -76,18 +76,18 @@ class SGD(Optimiser):
             nesterov=False,
             maximize=False,
         )
-        # Without momentum there are none.
-        remembered.update((index, v) for index, v in zip(gradients, velocities, strict=True) if v is not None)
+        # Without momentum the velocities stay None.
+        saved.update((index, v) for index, v in zip(gradients, velocities, strict=True) if v is not None)
 
 
 class Adam(Optimiser):
     """The update of `torch.optim.Adam`; weight decay is L2, added to the gradient, and momentum the first decay."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        # Torch reads the numbers of steps on the processor; on a GPU it would wait for each of them.
+        # The step counts stay on the CPU, because torch reads each of them and would wait for a GPU.
         self.state = state | {"steps": {index: count.cpu() for index, count in state["steps"].items()}}
 
-    def _move(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
+    def _update(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
         if not self.state:
             for name in ("first", "second"):
                 self.state[name] = {index: torch.zeros_like(p) for index, p in enumerate(self.parameters)}
@@ -102,7 +102,7 @@ class Adam(Optimiser):
             foreach=True,
             amsgrad=False,
             beta1=self.momentum,
-            beta2=SECOND_MOMENT,
+            beta2=BETA_2,
             lr=learning_rate,
             weight_decay=self.weight_decay,
             eps=ADAM_EPSILON,
@@ -110,7 +110,7 @@ class Adam(Optimiser):
         )
 
 
-def optimiser_of(settings: Training, parameters: Iterable[nn.Parameter]) -> Optimiser:
-    """The optimiser that the settings ask for."""
+def build_optimiser(settings: Training, parameters: Iterable[nn.Parameter]) -> Optimiser:
+    """Build the optimiser of the settings."""
     kind = Adam if settings.optimiser == "adam" else SGD
     return kind(parameters, momentum=settings.momentum, weight_decay=settings.weight_decay)

@@ -1,4 +1,4 @@
-"""What says how a network is trained, and what is taken of it meanwhile."""
+"""The settings of a training and of its probes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robustfeatures.models.settings import Architecture
 class Adversary(PGDSettings):
     """The PGD attack inside adversarial training.
 
-    It starts at the image, or with `random_start` at a point drawn uniformly from the ball round it.
+    It starts at the image or, with `random_start`, at a random point of the ball round the image.
     """
 
     random_start: bool = False
@@ -25,12 +25,13 @@ class Adversary(PGDSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation(Strict):
-    """Random changes of each training image, drawn anew in every epoch, in the order of the fields.
+    """Random changes of each training image, drawn anew in every epoch and applied in the order of the fields.
 
-    `crop_padding` pads by that many zero pixels and crops to the old size; `flip` mirrors half of the images;
-    `smallest_crop` cuts out a part of that share of the area or more, 3:4 to 4:3 and clipped to the image, and resizes
-    it; `rotation` turns by up to that many degrees; `colour_jitter` scales brightness, contrast and saturation by 1 +-
-    that share.
+    crop_padding: pad with this many zero pixels on each side, then crop to the old size.
+    flip: mirror half of the images.
+    smallest_crop: crop at least this share of the area, with an aspect ratio of 3:4 to 4:3, and resize to the old size.
+    rotation: rotate by at most this many degrees.
+    colour_jitter: scale brightness, contrast and saturation by factors of 1 +- this share.
     """
 
     crop_padding: Annotated[int, Ge(0)] = 0
@@ -42,10 +43,10 @@ class Augmentation(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Strict):
-    """Gradient descent on the cross-entropy: stochastic with momentum, or Adam with `momentum` as its first decay.
+    """Gradient descent on the cross-entropy: SGD with momentum, or Adam with `momentum` as its beta_1.
 
-    The adversary leaves the share `natural` of each batch as it is; with 0.5 that is the half-half training of
-    at-odds-2019, Appendix B.
+    The adversary does not perturb the share `natural` of each batch; 0.5 is the half-half training of at-odds-2019,
+    Appendix B.
     """
 
     epochs: PositiveInt
@@ -63,19 +64,20 @@ class Training(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeAttack(Adversary):
-    """PGD on the network as it is: away from the labels of the probe or, `targeted`, towards them."""
+    """PGD on the network in training: away from the labels of the probe or, if `targeted`, towards them."""
 
     targeted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(Strict):
-    """What is taken while a network trains, on one split of one input, with its labels y or (y + label_shift) mod C.
+    """A measurement while a network trains, on one split of one input, with labels y or (y + label_shift) mod C.
 
-    `measure`: the accuracy, or the performance correlation with a logistic regression of the images trained on. With
-    `attack` both are of adversarial examples; the networks in the inputs `transfer_to` are shown the same. The cost is
-    bounded by `images` (a draw that is the same for every network; all without) and by `every`: how many epochs lie
-    between two takings. The last epoch always has one.
+    measure: the accuracy, or the performance correlation with a logistic regression fitted to the training images.
+    attack: if given, measure on adversarial examples of the network in training.
+    transfer_to: inputs with other networks, which classify the same images or adversarial examples.
+    images: the number of images, drawn at random, the same for every network; all images if None.
+    every: measure after every `every` epochs, and after the last epoch.
     """
 
     name: str

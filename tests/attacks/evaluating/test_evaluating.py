@@ -1,4 +1,4 @@
-"""The attacks of an evaluation: what they judge, in what batches, and how little they do for it."""
+"""The attacks of an evaluation: their outcomes, their batches, and how little work they do."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustfeatures.attacks.evaluating import task
-from robustfeatures.attacks.evaluating.evaluation import Judged, Subject, counted, judged
+from robustfeatures.attacks.evaluating.evaluation import BlockOutcome, EvaluatedSplit, count_correct, evaluate_block
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, CarliniWagner, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
-from tests.benchmarks.evaluation import Counting, naive
+from tests.benchmarks.evaluation import Counting, attack_everything
 from tests.conftest import Digits
 
 RADII = (0.2, 0.4, 0.6, 0.8)
@@ -39,53 +39,53 @@ class Sizes(nn.Module):
         return logits
 
 
-class Questions(TorchDispatchMode):
-    """Counts what the host cannot go on without: numbers that it reads, and how many entries a condition leaves."""
+class HostReads(TorchDispatchMode):
+    """Counts operations for which the host waits: reading a number, and indexing with a condition."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = 0
+        self.count = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function.overloadpacket.__name__
         chosen = args[1] if name in ("index", "index_put", "index_put_", "_index_put_impl_") else ()
         conditions = [index for index in chosen if index is not None and index.dtype == torch.bool]
-        self.asked += name in ("_local_scalar_dense", "nonzero") or bool(conditions)
+        self.count += name in ("_local_scalar_dense", "nonzero") or bool(conditions)
         return function(*args, **(kwargs or {}))
 
 
-def judge(network: nn.Module, digits: Digits, *attacks: Attack, radii: tuple[float, ...] = RADII) -> Judged:
+def evaluate(network: nn.Module, digits: Digits, *attacks: Attack, radii: tuple[float, ...] = RADII) -> BlockOutcome:
     """The outcome on 200 test images."""
     rows = torch.arange(1300, 1500)
     parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=radii)
-    return judged(Subject(network, InMemory(digits.images), digits.labels, 10), rows, parameters)
+    return evaluate_block(EvaluatedSplit(network, InMemory(digits.images), digits.labels, 10), rows, parameters)
 
 
 @pytest.mark.parametrize("sizes", [(0.2,), (0.1, 0.5)])
-def test_judges_as_attacking_every_image_at_every_radius(
+def test_agrees_with_attacking_every_image_at_every_radius(
     network: Network, digits: Digits, sizes: tuple[float, ...]
 ) -> None:
     attack = PGD(kind="pgd", steps=10, relative_step_sizes=sizes)
     frozen_network = Counting(FrozenNetwork(network))
-    standing = torch.from_numpy(judge(frozen_network, digits, attack).standing[0, 0])
+    robust = torch.from_numpy(evaluate(frozen_network, digits, attack).robust[0, 0])
     ours = frozen_network.both_ways
     images, labels = digits.images[1300:1500], digits.labels[1300:1500]
-    expected = naive(frozen_network, images, labels, attack, RADII)
-    assert torch.equal(standing, expected)
+    expected = attack_everything(frozen_network, images, labels, attack, RADII)
+    assert torch.equal(robust, expected)
     assert 0.05 < expected[1].double().mean() < 0.95
-    # What stands needs all steps at all radii where it stands; the rest is the work that may be saved.
-    least = int(standing.sum()) * (attack.steps + 1) * len(sizes)
+    # Robust images need all steps at their radii; only the other work can be saved.
+    least = int(robust.sum()) * (attack.steps + 1) * len(sizes)
     assert least <= ours < 0.7 * (frozen_network.both_ways - ours)
 
 
 def test_batches_are_refilled_as_images_leave(
     network: Network, digits: Digits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = judge(FrozenNetwork(network), digits, QUICK)
+    whole = evaluate(FrozenNetwork(network), digits, QUICK)
     monkeypatch.setattr(task, "choose_batch_size", lambda device, shape: 16)
     counting = Sizes(FrozenNetwork(network))
-    small = judge(counting, digits, QUICK)
-    assert (small.standing == whole.standing).all()
+    small = evaluate(counting, digits, QUICK)
+    assert (small.robust == whole.robust).all()
     assert max(counting.graded) == 16
     drained = next(number for number, size in enumerate(counting.graded) if size < 16)
     # The last images end within the steps of all radii; before that every batch is full.
@@ -106,41 +106,41 @@ def test_batches_are_refilled_as_images_leave(
 def test_a_step_asks_the_device_no_more_than_it_must(
     network: Network, digits: Digits, attack: Attack, questions: int
 ) -> None:
-    """Which images leave; which begin at random points; whether a search has ended. A GPU is waited for each time."""
+    """The host waits for the device to know which images are done, start at random, or end a search."""
     frozen_network = FrozenNetwork(network)
     steps: list[int] = []
     frozen_network.register_forward_hook(lambda module, images, logits: steps.append(len(logits)))
-    with Questions() as mode:
-        judge(frozen_network, digits, attack)
+    with HostReads() as mode:
+        evaluate(frozen_network, digits, attack)
     # A few before the first step.
     assert len(steps) > 10
-    assert mode.asked <= questions * len(steps) + 5
+    assert mode.count <= questions * len(steps) + 5
 
 
 def test_an_attack_sees_only_what_is_left(network: Network, digits: Digits) -> None:
     frozen_network = Sizes(FrozenNetwork(network))
     longer = PGD(kind="pgd", steps=20, relative_step_sizes=(0.1,))
-    alone = judge(frozen_network, digits, QUICK)
+    alone = evaluate(frozen_network, digits, QUICK)
     before = sum(frozen_network.graded)
-    both = judge(frozen_network, digits, QUICK, longer)
+    both = evaluate(frozen_network, digits, QUICK, longer)
     # The rows of the first attack are those it has alone; the second can only take from them.
-    assert (both.standing[0, 0] == alone.standing[0, 0]).all()
-    assert (both.standing[0, 1] <= both.standing[0, 0]).all()
-    pairs = int(both.standing[0, 0].sum())
+    assert (both.robust[0, 0] == alone.robust[0, 0]).all()
+    assert (both.robust[0, 1] <= both.robust[0, 0]).all()
+    pairs = int(both.robust[0, 0].sum())
     assert sum(frozen_network.graded) - 2 * before <= pairs * (longer.steps + 1)
-    # What falls at one radius is fallen at every larger one.
-    assert (both.standing[:, :, 1:] <= both.standing[:, :, :-1]).all()
+    # An image broken at one radius is broken at all larger radii.
+    assert (both.robust[:, :, 1:] <= both.robust[:, :, :-1]).all()
 
 
 def test_random_starts_are_drawn_again_the_same(network: Network, digits: Digits) -> None:
     starts = PGD(kind="pgd", steps=5, relative_step_sizes=(0.3,), random_starts=2)
-    first, second = (judge(FrozenNetwork(network), digits, starts) for _ in range(2))
-    assert (first.standing == second.standing).all()
-    (plain,) = (judge(FrozenNetwork(network), digits, PGD(kind="pgd", steps=5, relative_step_sizes=(0.3,))),)
-    assert (first.standing <= plain.standing).all()
-    assert first.standing.sum() < plain.standing.sum()
+    first, second = (evaluate(FrozenNetwork(network), digits, starts) for _ in range(2))
+    assert (first.robust == second.robust).all()
+    (plain,) = (evaluate(FrozenNetwork(network), digits, PGD(kind="pgd", steps=5, relative_step_sizes=(0.3,))),)
+    assert (first.robust <= plain.robust).all()
+    assert first.robust.sum() < plain.robust.sum()
     counts = first.diagnostics[0, 0, "broken from a random start alone"]
-    assert counts[:, 0].sum() >= plain.standing.sum(axis=3)[0, 0].astype(int)[0] - first.standing.sum(axis=3)[0, 0][0]
+    assert counts[:, 0].sum() >= plain.robust.sum(axis=3)[0, 0].astype(int)[0] - first.robust.sum(axis=3)[0, 0][0]
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_random_starts_are_drawn_again_the_same(network: Network, digits: Digits
 )
 def test_diagnostics_look_once_at_each_image_at_each_radius(network: Network, digits: Digits, attack: Attack) -> None:
     """At the smallest radius at those that are right, at every other at those that withstood the one before."""
-    found = judge(FrozenNetwork(network), digits, attack, radii=(0.0, *RADII))
-    attacked = found.standing[0, 0, :-1].sum(axis=1)
+    found = evaluate(FrozenNetwork(network), digits, attack, radii=(0.0, *RADII))
+    attacked = found.robust[0, 0, :-1].sum(axis=1)
     assert len(set(attacked)) > 2
     for counts in found.diagnostics.values():
         assert (counts[:, 1] == attacked).all()
@@ -160,22 +160,24 @@ def test_diagnostics_look_once_at_each_image_at_each_radius(network: Network, di
 def test_radius_0_is_clean_and_labels_are_shifted(network: Network, digits: Digits) -> None:
     rows = torch.arange(1300, 1500)
     parameters = Evaluation(split="test", norm="l2", attacks=(QUICK,), eps=(0.3, 0.0), label_shifts=(0, 1))
-    found = judged(Subject(FrozenNetwork(network), InMemory(digits.images), digits.labels, 10), rows, parameters)
+    found = evaluate_block(
+        EvaluatedSplit(FrozenNetwork(network), InMemory(digits.images), digits.labels, 10), rows, parameters
+    )
     with torch.no_grad():
         predicted = network(digits.images[rows]).argmax(1)
     for shift in (0, 1):
-        assert (found.standing[shift, 0, 0] == (predicted == (digits.labels[rows] + shift) % 10).numpy()).all()
+        assert (found.robust[shift, 0, 0] == (predicted == (digits.labels[rows] + shift) % 10).numpy()).all()
 
 
-def test_cw_judges_by_distance(network: Network, digits: Digits) -> None:
+def test_cw_compares_distances(network: Network, digits: Digits) -> None:
     """One run for all radii, and an image whose nearest example lies within the smallest leaves at once."""
     attack = CarliniWagner(kind="cw-l2", searches=2, steps=25, learning_rate=0.03, initial_constant=1.0)
-    after_pgd = judge(FrozenNetwork(network), digits, QUICK, attack).standing[0]
-    alone = judge(FrozenNetwork(network), digits, attack).standing[0, 0]
+    after_pgd = evaluate(FrozenNetwork(network), digits, QUICK, attack).robust[0]
+    alone = evaluate(FrozenNetwork(network), digits, attack).robust[0, 0]
     assert (after_pgd[1] == (after_pgd[0] & alone)).all()
     longer = CarliniWagner(kind="cw-l2", searches=9, steps=25, learning_rate=0.03, initial_constant=1.0)
     counting = Sizes(FrozenNetwork(network))
-    judge(counting, digits, longer, radii=(10.0,))
+    evaluate(counting, digits, longer, radii=(10.0,))
     # Any adversarial example lies within a radius that holds all images.
     assert sum(counting.graded) < 200 * 25 * 2
 
@@ -188,7 +190,9 @@ def test_noise_breaks_nothing_beyond_a_linear_models_margin() -> None:
     exact = (logits[:, 1] - logits[:, 0]).abs() / (linear[1].weight[1] - linear[1].weight[0]).norm().item()
     radii = (0.01, 0.1, 0.4)
     parameters = Evaluation(split="test", norm="l2", attacks=(Noise(kind="noise", draws=30),), eps=radii)
-    found = judged(Subject(linear, InMemory(images), logits.argmax(1), 2), torch.arange(200), parameters).standing[0, 0]
+    found = evaluate_block(
+        EvaluatedSplit(linear, InMemory(images), logits.argmax(1), 2), torch.arange(200), parameters
+    ).robust[0, 0]
     for level, eps in enumerate(radii):
         assert torch.from_numpy(found[level])[exact > eps].all()
     # A random direction of 16 dimensions has a component of a quarter along the normal, on average; 30 have more.
@@ -200,12 +204,12 @@ def test_autoattack_takes_more_than_pgd(network: Network, digits: Digits) -> Non
     attack = AutoAttack(kind="autoattack", parts=("apgd-ce", "square"), queries=20)
     torch.manual_seed(3)
     state = torch.get_rng_state()
-    first, second = (judge(FrozenNetwork(network), digits, QUICK, attack, radii=(0.5,)) for _ in range(2))
+    first, second = (evaluate(FrozenNetwork(network), digits, QUICK, attack, radii=(0.5,)) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
-    assert (first.standing == second.standing).all()
-    assert first.standing[0, 1].sum() < first.standing[0, 0].sum()
+    assert (first.robust == second.robust).all()
+    assert first.robust[0, 1].sum() < first.robust[0, 0].sum()
     (counts,) = (value for (_, _, name), value in first.diagnostics.items() if name == "broken without gradients")
-    assert (counts[:, 1] >= first.standing[0, 1].sum(axis=1)).all()
+    assert (counts[:, 1] >= first.robust[0, 1].sum(axis=1)).all()
 
 
 @pytest.mark.parametrize(("classes", "part"), [(5, "apgd-t"), (2, "fab-t")])
@@ -221,9 +225,11 @@ def test_autoattack_on_networks_in_the_channels_last_layout(classes: int, part: 
     parameters = Evaluation(
         split="test", norm="linf", attacks=(AutoAttack(kind="autoattack", parts=(part,)),), eps=(0.0, 0.1)
     )
-    found = judged(Subject(FrozenNetwork(network), InMemory(images), labels, classes), torch.arange(6), parameters)
-    assert found.standing[0, 0, 0].all()
-    assert not found.standing[0, 0, 1].any()
+    found = evaluate_block(
+        EvaluatedSplit(FrozenNetwork(network), InMemory(images), labels, classes), torch.arange(6), parameters
+    )
+    assert found.robust[0, 0, 0].all()
+    assert not found.robust[0, 0, 1].any()
 
 
 def test_targeted_apgd_is_left_out_with_fewer_than_four_classes() -> None:
@@ -233,7 +239,7 @@ def test_targeted_apgd_is_left_out_with_fewer_than_four_classes() -> None:
     parameters = Evaluation(
         split="test", norm="l2", attacks=(AutoAttack(kind="autoattack", parts=("apgd-t",)),), eps=(5.0,)
     )
-    assert judged(Subject(linear, InMemory(images), labels, 3), torch.arange(4), parameters).standing.all()
+    assert evaluate_block(EvaluatedSplit(linear, InMemory(images), labels, 3), torch.arange(4), parameters).robust.all()
 
 
 def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:
@@ -241,23 +247,25 @@ def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:
     wrong = digits.labels + 1
     parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=(5.0,))
     rows = torch.arange(1300, 1304)
-    found = judged(Subject(FrozenNetwork(network), InMemory(digits.images), wrong % 10, 10), rows, parameters)
-    assert not found.standing.any()
+    found = evaluate_block(
+        EvaluatedSplit(FrozenNetwork(network), InMemory(digits.images), wrong % 10, 10), rows, parameters
+    )
+    assert not found.robust.any()
 
 
 def test_rows_count_what_the_first_attacks_leave() -> None:
     """Two blocks, two shifts, two attacks, radii 0 and 0.5 given out of order: each count by hand."""
     attacks = (PGD(kind="pgd", steps=1, relative_step_sizes=(1.0,)), Noise(kind="noise", draws=1))
     parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=(0.5, 0.0), label_shifts=(0, 3))
-    standing = np.zeros((2, 2, 2, 5), np.bool_)
-    standing[0, :, 0, :4] = True
-    standing[0, 0, 1, :3] = True
-    standing[0, 1, 1, :1] = True
-    standing[1, :, 0, 4:] = True
-    blocks = [Judged(standing[..., :2], {}), Judged(standing[..., 2:], {})]
+    robust = np.zeros((2, 2, 2, 5), np.bool_)
+    robust[0, :, 0, :4] = True
+    robust[0, 0, 1, :3] = True
+    robust[0, 1, 1, :1] = True
+    robust[1, :, 0, 4:] = True
+    blocks = [BlockOutcome(robust[..., :2], {}), BlockOutcome(robust[..., 2:], {})]
     found = [
         (row["label_shift"], row["eps"], row["attacks"], row["correct"], row["total"], row["classes"])
-        for row in counted(parameters, blocks, 7)
+        for row in count_correct(parameters, blocks, 7)
     ]
     assert found == [
         (0, 0.0, 0, 4, 5, 7),

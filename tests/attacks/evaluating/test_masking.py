@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.attacks.evaluating.evaluation import Subject, counted_diagnostics, judged
+from robustfeatures.attacks.evaluating.evaluation import EvaluatedSplit, count_diagnostics, evaluate_block
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
@@ -64,26 +64,28 @@ class FlatAtImages(torch.autograd.Function):
         return gradients[0] * ~context.flat.view(-1, 1, 1, 1)
 
 
-def quantised(images: Tensor) -> Tensor:
+def quantise(images: Tensor) -> Tensor:
     """Three levels of grey."""
     return (2 * images).round() / 2
 
 
-def diagnosed(network: nn.Module, digits: Digits) -> list[str]:
+def diagnose(network: nn.Module, digits: Digits) -> list[str]:
     """The warnings on an evaluation of 150 images."""
     parameters = Evaluation(split="test", norm="l2", attacks=ATTACKS, eps=(0.0, 0.3, 0.6))
-    found = judged(Subject(network, InMemory(digits.images), digits.labels, 10), torch.arange(1300, 1450), parameters)
-    return find_warnings(pd.DataFrame(counted_diagnostics(parameters, [found])).assign(row="D", seed=0))
+    found = evaluate_block(
+        EvaluatedSplit(network, InMemory(digits.images), digits.labels, 10), torch.arange(1300, 1450), parameters
+    )
+    return find_warnings(pd.DataFrame(count_diagnostics(parameters, [found])).assign(row="D", seed=0))
 
 
 def test_an_honest_network_raises_none(network: Network, digits: Digits) -> None:
-    assert diagnosed(FrozenNetwork(network), digits) == []
+    assert diagnose(FrozenNetwork(network), digits) == []
 
 
 @pytest.mark.parametrize(
     ("masked", "signs"),
     [
-        (lambda network: Behind(network, before=quantised), {"no gradient", "broken without gradients"}),
+        (lambda network: Behind(network, before=quantise), {"no gradient", "broken without gradients"}),
         (lambda network: Behind(network, after=lambda logits: 1e4 * logits), {"no gradient"}),
         (lambda network: Behind(network, before=Backwards.apply), {"loss not raised"}),
         (
@@ -100,13 +102,13 @@ def test_masked_gradients_are_seen(
     masked: Callable[[nn.Module], nn.Module],
     signs: set[str],
 ) -> None:
-    raised = diagnosed(masked(FrozenNetwork(network)), digits)
+    raised = diagnose(masked(FrozenNetwork(network)), digits)
     for sign in signs:
         assert any(SIGNS[sign][1] in warning for warning in raised), (sign, raised)
     assert all(warning.startswith("D: gradients may be masked") for warning in raised)
 
 
-def test_seeds_are_taken_together_and_the_worst_radius_told() -> None:
+def test_seeds_are_summed_and_the_worst_radius_is_named() -> None:
     rows = [
         {"row": "D", "seed": seed, "eps": eps, "attack": "a", "diagnostic": "no gradient", "count": count, "total": 100}
         for seed, eps, count in ((0, 0.25, 1), (1, 0.25, 1), (0, 0.5, 3), (1, 0.5, 1))

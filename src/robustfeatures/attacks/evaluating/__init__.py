@@ -1,1 +1,1 @@
-"""The attacks of an evaluation, a module per kind: each says which images withstand which radii, with no idle work."""
+"""The attacks of an evaluation, one module per kind; each finds which images are robust at which radii."""

@@ -1,4 +1,4 @@
-"""AutoAttack (Croce and Hein, 2020) in its authors' own code, the package pyautoattack, at rising radii."""
+"""AutoAttack (Croce and Hein, 2020) in the code of its authors, the package pyautoattack, at rising radii."""
 
 from __future__ import annotations
 
@@ -7,55 +7,56 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pyautoattack import AutoAttack as Original
+from pyautoattack import AutoAttack as PyAutoAttack
 from torch import Tensor, nn
 
-from robustfeatures.attacks.evaluating.noise import BROKEN
+from robustfeatures.attacks.evaluating.noise import BROKEN_WITHOUT_GRADIENTS
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import AutoAttack
 
 NORMS = {"l2": "L2", "linf": "Linf"}
-# Of every batch, so that a result depends on nothing but the images and the batches they are in.
+# Every batch starts with this seed, so that a result depends only on the images and their batch.
 SEED = 0
 # The loss of targeted APGD compares the four largest logits.
-FEWEST_CLASSES = {"apgd-t": 4}
+MIN_CLASSES = {"apgd-t": 4}
 
 
 def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
-    """Which images withstand all parts at which radii; what falls at one radius is not attacked at a larger one.
+    """Find which images are robust against all parts at which radii.
 
-    Each part attacks what the parts before it left. The diagnostic counts what Square, which uses no gradients, breaks
-    of what the other parts and the attacks before have left. Targeted parts take as many targets as there are other
-    classes, nine at most; with fewer than four classes targeted APGD, whose loss needs four, is left out.
+    Each part attacks the images that the earlier parts did not break. An image that is broken at one radius is not
+    attacked at larger radii. The diagnostic counts the images that only Square breaks, which uses no gradients.
+    Targeted parts try all other classes, nine at most. Targeted APGD needs four classes for its loss; it is skipped if
+    there are fewer.
     """
-    standing = task.standing.clone()
+    robust = task.robust.clone()
     counts = Counts(len(task.radii), task.labels.device)
-    parts = [part for part in settings.parts if task.num_classes >= FEWEST_CLASSES.get(part, 2)]
+    parts = [part for part in settings.parts if task.num_classes >= MIN_CLASSES.get(part, 2)]
     for level, eps in enumerate(task.radii.tolist()):
         for part in parts:
-            places = standing[:, level].nonzero().squeeze(1)
-            broken = _broken(task, settings, part, eps, places)
-            standing[places[broken], level:] = False
+            positions = robust[:, level].nonzero().squeeze(1)
+            broken = _find_broken(task, settings, part, eps, positions)
+            robust[positions[broken], level:] = False
             if part == "square" and len(parts) > 1:
-                counts.add(torch.full_like(places, level), broken)
+                counts.add(torch.full_like(positions, level), broken)
         task.progress((level + 1) / len(task.radii))
-    return Outcome(standing, {BROKEN: counts.counts} if "square" in parts and len(parts) > 1 else {})
+    return Outcome(robust, {BROKEN_WITHOUT_GRADIENTS: counts.counts} if "square" in parts and len(parts) > 1 else {})
 
 
-def _broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, places: Tensor) -> Tensor:
-    """Which of the images at `places` (m,) one part breaks, bool (m,)."""
-    found = [torch.zeros(0, dtype=torch.bool, device=places.device)]
-    if len(places) == 0:
+def _find_broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, positions: Tensor) -> Tensor:
+    """Find which of the images at `positions` (m,) one part breaks, bool (m,)."""
+    found = [torch.zeros(0, dtype=torch.bool, device=positions.device)]
+    if len(positions) == 0:
         return found[0]
-    chunks = torch.split(places, task.size)
-    read = task.images.batches(task.rows[places.cpu()], task.size)
+    chunks = torch.split(positions, task.batch_size)
+    read = task.images.batches(task.rows[positions.cpu()], task.batch_size)
     network = _Contiguous(task.network)
     for chunk, (_, images) in zip(chunks, read, strict=True):
         labels = task.labels[chunk]
-        with _undisturbed(images.device):
-            original = _original(network, task, settings, eps, images.device)
+        with _isolated_settings(images.device):
+            original = _build_autoattack(network, task, settings, eps, images.device)
             original.attacks_to_run = [part]
             adversarial, _ = original.run_standard_evaluation(images.contiguous(), labels, batch_size=len(images))
         with torch.no_grad():
@@ -63,8 +64,10 @@ def _broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, place
     return torch.cat(found)
 
 
-def _original(network: nn.Module, task: AttackTask, settings: AutoAttack, eps: float, device: torch.device) -> Any:
-    original = Original(network, norm=NORMS[task.norm], eps=eps, seed=SEED, device=device)
+def _build_autoattack(
+    network: nn.Module, task: AttackTask, settings: AutoAttack, eps: float, device: torch.device
+) -> Any:
+    original = PyAutoAttack(network, norm=NORMS[task.norm], eps=eps, seed=SEED, device=device)
     targets = min(9, task.num_classes - 1)
     original.apgd_targeted.n_target_classes = targets
     original.fab.n_target_classes = targets
@@ -74,19 +77,19 @@ def _original(network: nn.Module, task: AttackTask, settings: AutoAttack, eps: f
 
 
 class _Contiguous(nn.Module):
-    """A network whose gradients by the images are contiguous: the package calls `view` on them."""
+    """A network with contiguous input gradients, because the package calls `view` on them."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.network(_WithContiguousGradient.apply(images))  # type: ignore[no-untyped-call]  # torch's
+        logits: Tensor = self.network(_ContiguousGradient.apply(images))  # type: ignore[no-untyped-call]  # torch's
         return logits
 
 
-class _WithContiguousGradient(torch.autograd.Function):
-    """The images as they are."""
+class _ContiguousGradient(torch.autograd.Function):
+    """The identity function, whose gradient is contiguous."""
 
     @staticmethod
     def forward(context: Any, images: Tensor) -> Tensor:
@@ -98,8 +101,11 @@ class _WithContiguousGradient(torch.autograd.Function):
 
 
 @contextmanager
-def _undisturbed(device: torch.device) -> Iterator[None]:
-    """The package seeds torch's own generators, and on a GPU uses operations that torch knows no repeatable form of."""
+def _isolated_settings(device: torch.device) -> Iterator[None]:
+    """Restore the settings of torch that the package changes.
+
+    The package seeds torch's global generators. On a GPU it uses operations without a deterministic form in torch.
+    """
     strict = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.use_deterministic_algorithms(strict, warn_only=True)

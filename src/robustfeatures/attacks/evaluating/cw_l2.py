@@ -1,4 +1,4 @@
-"""Carlini and Wagner's attack at all radii at once."""
+"""The L2 attack of Carlini and Wagner: one search per image serves all radii."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def attack(task: AttackTask, settings: CarliniWagner) -> Outcome:
-    """Which images withstand which radii: those nearer than their nearest adversarial example that was found.
+    """Find which images are robust at which radii: the radius is below the distance of the nearest adversarial example.
 
-    The search for an image ends early once the example lies within the smallest radius.
+    The search for an image ends early when it finds an example within the smallest radius.
     """
     search = Search(
         task.network,
@@ -27,15 +27,15 @@ def attack(task: AttackTask, settings: CarliniWagner) -> Outcome:
         learning_rate=settings.learning_rate,
         initial_constant=settings.initial_constant,
     )
-    lengths = torch.full(task.labels.shape, torch.inf, device=task.labels.device)
+    distances = torch.full(task.labels.shape, torch.inf, device=task.labels.device)
 
-    def begin(places: Tensor, images: Tensor) -> State:
-        return {"place": places, **search.begin(images, task.labels[places])}
+    def begin(positions: Tensor, images: Tensor) -> State:
+        return {"position": positions, **search.begin(images, task.labels[positions])}
 
     def step(state: State) -> tuple[State, Tensor]:
         done = search.advance(state)
-        lengths[state["place"]] = state["length"]
-        return state, done | (state["length"] <= task.radii[0])
+        distances[state["position"]] = state["distance"]
+        return state, done | (state["distance"] <= task.radii[0])
 
     attack_in_refilled_batches(task, begin, step)
-    return Outcome(task.standing & (task.radii < lengths[:, None]))
+    return Outcome(task.robust & (task.radii < distances[:, None]))

@@ -1,4 +1,4 @@
-"""An evaluation: the images of a split that withstand the attacks of a list, at every radius and label shift."""
+"""An evaluation: which images of a split are robust against a list of attacks, at every radius and label shift."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
 
 Row = dict[str, str | int | float]
-# Within a block, batches are filled with the images that are still standing; more of them fill batches better.
-FEWEST_BATCHES = 2
+# Attacks refill their batches with images of the same block, so blocks of several batches waste less.
+MIN_BATCHES_PER_BLOCK = 2
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What became of some images: `standing`, bool (shifts, attacks, radii in rising order, n), and the diagnostics.
+class BlockOutcome:
+    """The outcome of an evaluation on the n images of a block.
 
-    `standing` says which withstand an attack and those before it. The diagnostics are counts found and cases looked at,
-    int64 (radii above 0, 2), by the number of the shift, that of the attack, and their name.
+    robust: bool (shifts, attacks, radii in rising order, n), True if neither the attack nor an earlier one broke the
+        image.
+    diagnostics: counts and cases, int64 (radii above 0, 2), by (index of the shift, index of the attack, name).
     """
 
-    standing: NDArray[np.bool_]
+    robust: NDArray[np.bool_]
     diagnostics: Mapping[tuple[int, int, str], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The network that an evaluation attacks, and its split: images, and labels int64 (N,)."""
+class EvaluatedSplit:
+    """The network that an evaluation attacks, and the images and labels, int64 (N,), of the split."""
 
     network: torch.nn.Module
     images: Batches
@@ -49,97 +50,99 @@ class Subject:
     num_classes: int
 
     def blocks(self) -> tuple[torch.Tensor, ...]:
-        """The rows (n,) of each block, which is judged by itself."""
+        """Return the rows (n,) of each block; blocks are evaluated independently."""
         device, shape = self.images.device, self.images.image_shape
-        size = choose_block_rows(len(self.images), choose_batch_size(device, shape), shape, fewest=FEWEST_BATCHES)
+        size = choose_block_rows(
+            len(self.images), choose_batch_size(device, shape), shape, fewest=MIN_BATCHES_PER_BLOCK
+        )
         return torch.split(torch.arange(len(self.images)), size)
 
 
-def subject(parameters: Evaluation, run: Run) -> Subject:
-    """The input "model" and the split of the input "data" that the parameters name."""
+def load_split(parameters: Evaluation, run: Run) -> EvaluatedSplit:
+    """Load the input "model" and the split of the input "data" that the parameters name."""
     network = FrozenNetwork(run.network("model"), precision=parameters.precision, compile=parameters.compile)
     data = run.dataset("data", parameters.split)
     images = load_batches(data, run.device)
-    return Subject(network, images, torch.from_numpy(data.labels), data.num_classes)
+    return EvaluatedSplit(network, images, torch.from_numpy(data.labels), data.num_classes)
 
 
-def judged(
-    subject: Subject,
+def evaluate_block(
+    evaluated: EvaluatedSplit,
     rows: torch.Tensor,
     parameters: Evaluation,
     progress: Callable[[float], None] = lambda share: None,
-) -> Judged:
-    """Run every attack on the images `rows` (int64 (n,)) that the attacks before it have left.
+) -> BlockOutcome:
+    """Run the attacks one after another on the images `rows`, int64 (n,); each attacks the images still robust.
 
-    `progress` is told the share that is done.
+    `progress` receives the share that is done, 0 to 1.
     """
-    network, images, num_classes = subject.network, subject.images, subject.num_classes
+    network, images, num_classes = evaluated.network, evaluated.images, evaluated.num_classes
     radii = torch.tensor([eps for eps in sorted(parameters.eps) if eps > 0], device=images.device)
     clean = int(0 in parameters.eps)
     shape = (len(parameters.label_shifts), len(parameters.attacks), clean + len(radii), len(rows))
-    found = np.zeros(shape, np.bool_)
+    outcomes = np.zeros(shape, np.bool_)
     diagnostics: dict[tuple[int, int, str], NDArray[np.int64]] = {}
-    predicted = _predicted(network, images, rows)
+    predicted = _predict(network, images, rows)
     rounds = shape[0] * shape[1]
     for shift, label_shift in enumerate(parameters.label_shifts):
-        wanted = ((subject.labels[rows] + label_shift) % num_classes).to(images.device)
-        right = predicted == wanted
-        found[shift, :, :clean] = right.cpu().numpy()
-        # What is wrong under a smaller attack, or none, stays wrong under a larger one.
-        standing = right[:, None].expand(-1, len(radii))
+        labels = ((evaluated.labels[rows] + label_shift) % num_classes).to(images.device)
+        correct = predicted == labels
+        outcomes[shift, :, :clean] = correct.cpu().numpy()
+        # An image that is wrong at a smaller radius, or without an attack, counts as wrong at larger radii.
+        robust = correct[:, None].expand(-1, len(radii))
         for number, attack in enumerate(parameters.attacks):
             before = shift * shape[1] + number
 
-            def told(share: float, before: int = before) -> None:
+            def report_share(share: float, before: int = before) -> None:
                 progress((before + share) / rounds)
 
             task = AttackTask(
-                network, images, rows, wanted, parameters.norm, radii, standing, num_classes, progress=told
+                network, images, rows, labels, parameters.norm, radii, robust, num_classes, progress=report_share
             )
             if len(radii):
                 run: EvaluatingAttack[Any] = load_attribute(f"{attack.module}:attack")
                 with freeze(network):
                     outcome = run(task, attack)
-                standing = outcome.standing
+                robust = outcome.robust
                 diagnostics |= {
                     (shift, number, name): counts.cpu().numpy() for name, counts in outcome.diagnostics.items()
                 }
-            found[shift, number, clean:] = standing.T.cpu().numpy()
-    return Judged(found, diagnostics)
+            outcomes[shift, number, clean:] = robust.T.cpu().numpy()
+    return BlockOutcome(outcomes, diagnostics)
 
 
 @torch.no_grad()
-def _predicted(network: torch.nn.Module, images: Batches, rows: torch.Tensor) -> torch.Tensor:
-    """The class that each of the images `rows` is taken for, int64 (n,)."""
+def _predict(network: torch.nn.Module, images: Batches, rows: torch.Tensor) -> torch.Tensor:
+    """Predict the class of each of the images `rows`, int64 (n,)."""
     batches = images.batches(rows, choose_batch_size(images.device, images.image_shape))
     return torch.cat([network(batch).argmax(dim=1) for _, batch in batches])
 
 
-def counted(parameters: Evaluation, blocks: Sequence[Judged], num_classes: int) -> Iterator[Row]:
-    """One row per label shift, radius and attack: how many of all images withstand it and those before it.
+def count_correct(parameters: Evaluation, blocks: Sequence[BlockOutcome], num_classes: int) -> Iterator[Row]:
+    """Yield one row per label shift, radius and attack: the number of images that are robust after this attack.
 
-    `attacks` is how many attacks have run: the first so many of the list; 0 at radius 0, where none runs.
+    The column `attacks` is the number of attacks that have run, in the order of the list; 0 at radius 0.
     """
-    standing = np.concatenate([block.standing for block in blocks], axis=3)
+    robust = np.concatenate([block.robust for block in blocks], axis=3)
     for shift, label_shift in enumerate(parameters.label_shifts):
         for radius, eps in enumerate(sorted(parameters.eps)):
-            left = standing[shift, :, radius].sum(axis=1).tolist()
-            for attacks, correct in enumerate(left, start=1) if eps > 0 else [(0, left[0])]:
+            counts = robust[shift, :, radius].sum(axis=1).tolist()
+            for attacks, correct in enumerate(counts, start=1) if eps > 0 else [(0, counts[0])]:
                 yield {
                     "metric": "accuracy",
                     "label_shift": label_shift,
                     "eps": eps,
                     "attacks": attacks,
                     "correct": correct,
-                    "total": standing.shape[3],
+                    "total": robust.shape[3],
                     "classes": num_classes,
                 }
 
 
-def counted_diagnostics(parameters: Evaluation, blocks: Sequence[Judged]) -> Iterator[Row]:
-    """One row per label shift, radius, attack and diagnostic: in how many of `total` cases the sign was seen."""
+def count_diagnostics(parameters: Evaluation, blocks: Sequence[BlockOutcome]) -> Iterator[Row]:
+    """Yield one row per label shift, radius, attack and diagnostic: in `count` of `total` cases it is true."""
     radii = [eps for eps in sorted(parameters.eps) if eps > 0]
-    # In the order in which they came; a block none of whose images an attack saw has them too.
+    # A dict keeps the order. All blocks have the same diagnostics, even if no image was left to attack.
     for shift, number, name in dict.fromkeys(key for block in blocks for key in block.diagnostics):
         counts = np.sum([block.diagnostics[shift, number, name] for block in blocks], axis=0)
         for eps, (count, total) in zip(radii, counts.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""PGD with several starts and step sizes, at rising radii, each image until it is misclassified."""
+"""PGD with several starts and step sizes, at rising radii, for each image until it is misclassified."""
 
 from __future__ import annotations
 
@@ -21,117 +21,116 @@ DIAGNOSTICS = ("no gradient", "loss not raised", "broken from a random start alo
 
 
 def attack(task: AttackTask, settings: PGD) -> Outcome:
-    """Which images withstand PGD at which radii.
+    """Find which images are robust against PGD at which radii.
 
-    An image goes through all runs (starts times step sizes) at its smallest radius, then at the next, and leaves for
-    good as soon as an iterate is misclassified, which counts at every larger radius too. Iterates are those of
-    `robustfeatures.attacks.pgd`. Diagnostics, per image that was attacked at a radius:
+    Each image goes through all runs (starts times step sizes) at the smallest radius, then at the next radius, and so
+    on. An image is done when an iterate is misclassified; it then counts as broken at all larger radii too. The
+    iterates are the ones of `robustfeatures.attacks.pgd`. Diagnostics, for each image attacked at a radius:
 
-    - "no gradient": the gradient of the loss at the image is shorter than 1e-12, so that it carries no direction;
-    - "loss not raised": it withstood the first run, whose last iterate has no higher loss than the image itself;
-    - "broken from a random start alone": no run from the image itself broke it, one from a random start did.
+    - "no gradient": the gradient of the loss at the image is shorter than 1e-12, so it has no direction;
+    - "loss not raised": the first run did not break the image, and its last iterate has no higher loss than the image;
+    - "broken from a random start alone": no run from the image broke it, but a run from a random start did.
     """
-    runs = _Runs(task, settings)
+    runs = _PGDRuns(task, settings)
     attack_in_refilled_batches(task, runs.begin, runs.step)
     levels = torch.arange(len(task.radii), device=task.labels.device)
-    counted = DIAGNOSTICS if settings.random_starts else DIAGNOSTICS[:2]
-    return Outcome(levels < runs.broken_at[:, None], {name: runs.counts[name].counts for name in counted})
+    diagnostics = DIAGNOSTICS if settings.random_starts else DIAGNOSTICS[:2]
+    return Outcome(levels < runs.broken_at[:, None], {name: runs.counts[name].counts for name in diagnostics})
 
 
-class _Runs:
-    """The runs of one evaluation; `broken_at` (n,) becomes the level of the first radius at which an image fell."""
+class _PGDRuns:
+    """All runs of one evaluation; `broken_at` (n,) is the level (index) of the smallest radius that broke the image."""
 
     def __init__(self, task: AttackTask, settings: PGD) -> None:
         device = task.labels.device
         self.task = task
         self.settings = settings
-        # Read once, for the random starts.
+        # Copied to the host once, for the random starts.
         self.rows, self.radii = task.rows.tolist(), task.radii.tolist()
-        self.sizes = torch.tensor(settings.relative_step_sizes, device=device)
-        self.from_image = len(settings.relative_step_sizes)
-        self.runs = self.from_image * (1 + settings.random_starts)
-        self.limits = task.levels
-        self.broken_at = self.limits.clone()
+        self.step_sizes = torch.tensor(settings.relative_step_sizes, device=device)
+        self.runs_from_image = len(settings.relative_step_sizes)
+        self.num_runs = self.runs_from_image * (1 + settings.random_starts)
+        self.robust_levels = task.robust_levels
+        self.broken_at = self.robust_levels.clone()
         self.counts = {name: Counts(len(task.radii), device) for name in DIAGNOSTICS}
 
-    def begin(self, places: Tensor, images: Tensor) -> State:
-        """Images before the first step of the first run at the smallest radius."""
-        none = torch.zeros_like(places)
+    def begin(self, positions: Tensor, images: Tensor) -> State:
+        """Return the state before the first step of the first run at the smallest radius."""
+        none = torch.zeros_like(positions)
         return {
-            "place": places,
+            "position": positions,
             "origin": images,
             "image": images,
             "level": none,
             "run": none,
             "step": none,
-            "first_loss": torch.zeros(len(places), device=images.device),
+            "first_loss": torch.zeros(len(positions), device=images.device),
         }
 
     def step(self, state: State) -> tuple[State, Tensor]:
-        """One gradient; images at the end of a run begin the next."""
+        """Do one gradient step; images at the end of a run begin the next run."""
         images = state["image"].detach().requires_grad_(True)
-        loss, wrong, gradient = self._evaluated(images, self.task.labels[state["place"]])
+        loss, wrong, gradient = self._evaluate(images, self.task.labels[state["position"]])
         state["first_loss"] = torch.where(state["step"] == 0, loss, state["first_loss"])
         ended = wrong | (state["step"] == self.settings.steps)
         self._count(state, loss, gradient, wrong, ended)
-        self.broken_at[state["place"]] = torch.where(wrong, state["level"], self.broken_at[state["place"]])
-        eps = self._wide(self.task.radii[state["level"]])
-        size = self._wide(self.sizes[state["run"] % self.from_image]) * eps
+        self.broken_at[state["position"]] = torch.where(wrong, state["level"], self.broken_at[state["position"]])
+        eps = self._per_image(self.task.radii[state["level"]])
+        step_size = self._per_image(self.step_sizes[state["run"] % self.runs_from_image]) * eps
         state["image"] = ascent_step(
-            images.detach(), gradient, norm=self.task.ball, step_size=size, origin=state["origin"], eps=eps
+            images.detach(), gradient, norm=self.task.ball, step_size=step_size, origin=state["origin"], eps=eps
         )
         state["step"] = state["step"] + 1
         done = wrong | self._begin_next(state, ended & ~wrong)
         return state, done
 
-    def _evaluated(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss (m,), whether misclassified (m,), and the gradient by the images."""
+    def _evaluate(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss (m,), whether the prediction is wrong (m,), and the gradient with respect to the images."""
         logits = self.task.network(images)
         loss = functional.cross_entropy(logits, labels, reduction="none")
         (gradient,) = torch.autograd.grad(loss.sum(), images)
         return loss.detach(), logits.detach().argmax(dim=1) != labels, gradient
 
     def _begin_next(self, state: State, ended: Tensor) -> Tensor:
-        """Set the images whose run has `ended` (m,) to the next one; says which have withstood all."""
-        last = ended & (state["run"] == self.runs - 1)
+        """Begin the next run of the images whose run has `ended` (m,); return which images finished all runs."""
+        last = ended & (state["run"] == self.num_runs - 1)
         state["run"] = torch.where(last, 0, state["run"] + ended)
         state["level"] = state["level"] + last
-        done = last & (state["level"] == self.limits[state["place"]])
+        done = last & (state["level"] == self.robust_levels[state["position"]])
         state["step"] = torch.where(ended, 0, state["step"])
-        state["image"] = torch.where(self._wide(ended), state["origin"], state["image"])
+        state["image"] = torch.where(self._per_image(ended), state["origin"], state["image"])
         if self.settings.random_starts:
-            # Asking which images these are waits for the device.
-            elsewhere = (ended & ~done & (state["run"] >= self.from_image)).nonzero().squeeze(1)
-            if len(elsewhere):
-                starts = self._random_starts({name: values[elsewhere] for name, values in state.items()})
-                state["image"][elsewhere] = starts
+            # `nonzero` waits for the device.
+            random = (ended & ~done & (state["run"] >= self.runs_from_image)).nonzero().squeeze(1)
+            if len(random):
+                state["image"][random] = self._draw_starts({name: values[random] for name, values in state.items()})
         return done
 
-    def _random_starts(self, state: State) -> Tensor:
-        """Points (m, C, H, W) of the balls round the images, each drawn by its row, the run and the radius."""
+    def _draw_starts(self, state: State) -> Tensor:
+        """Draw points (m, C, H, W) of the balls round the images; the seed is the row, the run and the radius."""
         origin = state["origin"]
-        # Drawn on the host, with one transfer each way, since each makes it wait for the device.
+        # Drawn on the host with one transfer each way, because each transfer waits for the device.
         like = torch.empty_like(origin[:1], device="cpu")
         drawn = []
-        for place, run, level in torch.stack((state["place"], state["run"], state["level"]), dim=1).tolist():
-            seed = derive_seed(self.rows[place], "random start", run, level)
+        for position, run, level in torch.stack((state["position"], state["run"], state["level"]), dim=1).tolist():
+            seed = derive_seed(self.rows[position], "random start", run, level)
             generator = torch.Generator().manual_seed(seed)
             drawn.append(self.task.ball.random_start(like, self.radii[level], generator))
         return (origin + torch.cat(drawn).to(origin)).clamp(0.0, 1.0)
 
     def _count(self, state: State, loss: Tensor, gradient: Tensor, wrong: Tensor, ended: Tensor) -> None:
-        """The diagnostics that this step can tell something of."""
+        """Add the cases of this step to the diagnostics."""
         first = (state["run"] == 0) & (state["step"] == 0)
         lengths = torch.linalg.vector_norm(gradient, dim=(1, 2, 3))
         self.counts["no gradient"].add(state["level"], lengths < TINY, cases=first)
-        whole = (state["run"] == 0) & ended
-        stuck = ~wrong & (loss <= state["first_loss"])
-        self.counts["loss not raised"].add(state["level"], stuck, cases=whole)
+        first_run_ended = (state["run"] == 0) & ended
+        not_raised = ~wrong & (loss <= state["first_loss"])
+        self.counts["loss not raised"].add(state["level"], not_raised, cases=first_run_ended)
         if self.settings.random_starts:
-            late = state["run"] >= self.from_image
-            over = wrong | (ended & (state["run"] == self.runs - 1))
-            self.counts["broken from a random start alone"].add(state["level"], wrong & late, cases=over)
+            from_random = state["run"] >= self.runs_from_image
+            all_ended = wrong | (ended & (state["run"] == self.num_runs - 1))
+            self.counts["broken from a random start alone"].add(state["level"], wrong & from_random, cases=all_ended)
 
     @staticmethod
-    def _wide(values: Tensor) -> Tensor:
+    def _per_image(values: Tensor) -> Tensor:
         return values.view(-1, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""Batches that are refilled as images leave them, so that no step is spent on an image that is done."""
+"""Batches that are refilled when images are done, so that no step is wasted on a finished image."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ State = dict[str, Tensor]
 
 
 class ImageReader:
-    """Images in the order of their places, as many at a time as are asked for."""
+    """Reads the images at given positions, in order, any number at a time."""
 
-    def __init__(self, task: AttackTask, places: Tensor) -> None:
-        """`places` (m,) count in `task.rows`."""
-        self._coming = self._read(task, places)
-        self._waiting: tuple[Tensor, Tensor] | None = None
-        self.left = len(places)
+    def __init__(self, task: AttackTask, positions: Tensor) -> None:
+        """Read the images at `positions` (m,), which are indices into `task.rows`."""
+        self._chunks = self._read(task, positions)
+        self._remainder: tuple[Tensor, Tensor] | None = None
+        self.left = len(positions)
 
     @staticmethod
-    def _read(task: AttackTask, places: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        chunks = torch.split(places, task.size)
-        read = task.images.batches(task.rows[places.cpu()], task.size)
+    def _read(task: AttackTask, positions: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        chunks = torch.split(positions, task.batch_size)
+        read = task.images.batches(task.rows[positions.cpu()], task.batch_size)
         for chunk, (_, images) in zip(chunks, read, strict=True):
             yield chunk, images
 
     def take(self, count: int) -> list[tuple[Tensor, Tensor]]:
-        """Places and images of the next `count` at most."""
+        """Return positions and images of the next `count` images, or of all that are left if there are fewer."""
         taken: list[tuple[Tensor, Tensor]] = []
         while count and self.left:
-            places, images = self._waiting if self._waiting is not None else next(self._coming)
-            taken.append((places[:count], images[:count]))
-            self._waiting = (places[count:], images[count:]) if len(places) > count else None
+            positions, images = self._remainder if self._remainder is not None else next(self._chunks)
+            taken.append((positions[:count], images[:count]))
+            self._remainder = (positions[count:], images[count:]) if len(positions) > count else None
             given = len(taken[-1][0])
             count -= given
             self.left -= given
@@ -47,24 +47,24 @@ def attack_in_refilled_batches(
     begin: Callable[[Tensor, Tensor], State],
     step: Callable[[State], tuple[State, Tensor]],
 ) -> None:
-    """Attack every image that stands at any radius, in batches that are refilled as images leave them.
+    """Attack every image that is robust at any radius, in batches that are refilled when images are done.
 
-    `begin` gives the state of new images from their places (m,) in `task.rows` and pixels (m, C, H, W). `step` takes
-    one step with all images of the batch, and says which of them are done, bool (m,).
+    `begin` returns the state of new images, given their positions (m,) in `task.rows` and their pixels (m, C, H, W).
+    `step` does one step for all images of the batch and returns the new state and which images are done, bool (m,).
     """
-    places = task.standing.any(dim=1).nonzero().squeeze(1)
-    reader = ImageReader(task, places)
+    positions = task.robust.any(dim=1).nonzero().squeeze(1)
+    reader = ImageReader(task, positions)
     state: State = {}
     held = 0
     while held or reader.left:
-        if held < task.size and reader.left:
-            fresh = [begin(*new) for new in reader.take(task.size - held)]
+        if held < task.batch_size and reader.left:
+            fresh = [begin(*new) for new in reader.take(task.batch_size - held)]
             parts = ([state] if held else []) + fresh
             state = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         state, done = step(state)
-        # Asking which images leave waits for the device; a step with images that are done would cost more.
-        staying = (~done).nonzero().squeeze(1)
-        if len(staying) < len(done):
-            state = {name: values[staying] for name, values in state.items()}
-            task.progress((len(places) - reader.left - len(staying)) / len(places))
-        held = len(staying)
+        # `nonzero` waits for the device, but a step with finished images would cost more.
+        remaining = (~done).nonzero().squeeze(1)
+        if len(remaining) < len(done):
+            state = {name: values[remaining] for name, values in state.items()}
+            task.progress((len(positions) - reader.left - len(remaining)) / len(positions))
+        held = len(remaining)

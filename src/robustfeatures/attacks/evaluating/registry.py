@@ -25,10 +25,10 @@ S_contra = TypeVar("S_contra", bound=AttackSettings, contravariant=True)
 
 
 class EvaluatingAttack(Protocol[S_contra]):
-    """The function `attack` of the module of an attack."""
+    """The function `attack` in the module of an attack."""
 
     def __call__(self, task: AttackTask, settings: S_contra) -> Outcome:
-        """Which of the images withstand the attack at which radii."""
+        """Find which of the images are robust at which radii."""
         ...
 
 
@@ -36,10 +36,10 @@ class EvaluatingAttack(Protocol[S_contra]):
 class AttackEntry(Entry, Generic[S]):
     """One attack of an evaluation.
 
-    settings: what a study file says; its `module`, named after the kind, has an `EvaluatingAttack` called `attack`.
-    passes: how often an image goes forward and backward through the network, if it never falls, from the settings and
-        the number of radii; forward alone is a third.
-    norms: those that it attacks in.
+    settings: the settings in a study file; their `module`, named after the kind, has an `EvaluatingAttack` `attack`.
+    passes: the number of forward and backward passes for an image that is never broken, given the settings and the
+        number of radii; a forward pass alone counts a third.
+    norms: the norms that the attack supports.
     """
 
     settings: type[S]
@@ -52,7 +52,7 @@ def _pgd_passes(settings: PGD, radii: int) -> float:
 
 
 def _autoattack_passes(settings: AutoAttack, radii: int) -> float:
-    """100 iterations for the label or for each of nine targets; FAB also goes forward."""
+    """100 iterations for the label or for each of nine targets; FAB adds forward passes."""
     parts = {"apgd-ce": 100.0, "apgd-t": 900.0, "fab-t": 1200.0, "square": settings.queries / 3}
     return radii * sum(parts[part] for part in settings.parts)
 
@@ -73,9 +73,9 @@ check_kinds(ATTACKS, {name: entry.settings for name, entry in ATTACKS.items()}, 
 
 
 def find_attack(kind: str, field: str = "attacks.kind") -> AttackEntry[Any]:
-    """The entry of the attack that a field names.
+    """Find the entry of the attack of this kind; `field` names the field in the error message.
 
     Raises:
-        UserError: no attack is of that kind.
+        UserError: no attack has this kind.
     """
     return find_entry(ATTACKS, kind, field)

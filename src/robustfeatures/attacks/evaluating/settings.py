@@ -1,4 +1,4 @@
-"""The attacks that an evaluation may run, by kind."""
+"""The settings of an evaluation and of its attacks, by kind."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class AttackSettings(Strict):
 
     @property
     def module(self) -> str:
-        """The module that runs it, which enters the recipes that name it and no others."""
+        """The module that runs the attack; only recipes that name the attack depend on its code."""
         return f"robustfeatures.attacks.evaluating.{self.kind.replace('-', '_')}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PGD(AttackSettings):
-    """Projected gradient descent on the cross-entropy (Madry et al., 2018), with every start and every step size.
+    """Projected gradient descent on the cross-entropy (Madry et al., 2018), with several starts and step sizes.
 
-    The first start is the image itself, `random_starts` more are drawn from the ball; a step has the length of one of
-    `relative_step_sizes` * eps. An image withstands only if no iterate of any of these runs is misclassified.
+    The first run starts at the image; `random_starts` more start at random points of the ball. Each start is combined
+    with each step size, `relative_step_sizes` * eps. An image is robust if no iterate of any run is misclassified.
     """
 
     kind: Literal["pgd"]
@@ -43,16 +43,17 @@ class PGD(AttackSettings):
 
     @property
     def name(self) -> str:
-        """What its rows are found by; other settings have another name."""
+        """The name of the attack in rows; it contains all settings."""
         sizes = ",".join(f"{size:g}" for size in self.relative_step_sizes)
         return f"pgd-{self.steps}-by-{sizes}" + (f"-and-{self.random_starts}-random" if self.random_starts else "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CarliniWagner(AttackSettings):
-    """The L2 attack of Carlini and Wagner (2017), which looks for the nearest adversarial example: one run for all eps.
+    """The L2 attack of Carlini and Wagner (2017), which searches for the nearest adversarial example.
 
-    `searches` values of the constant c are tried for each image, from `initial_constant` on, each with `steps` of Adam.
+    One run serves all eps. It tries `searches` values of the constant c for each image, starting with
+    `initial_constant`, each with `steps` steps of Adam.
     """
 
     kind: Literal["cw-l2"]
@@ -63,16 +64,16 @@ class CarliniWagner(AttackSettings):
 
     @property
     def name(self) -> str:
-        """What its rows are found by."""
+        """The name of the attack in rows; it contains all settings."""
         return f"cw-l2-{self.searches}x{self.steps}-by-{self.learning_rate:g}-from-{self.initial_constant:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoAttack(AttackSettings):
-    """The standard version of AutoAttack (Croce and Hein, 2020), in its authors' code: the package pyautoattack.
+    """The standard version of AutoAttack (Croce and Hein, 2020), in the code of its authors: the package pyautoattack.
 
-    Its parts run one after another, as there: APGD-CE, targeted APGD-DLR, targeted FAB and Square, which is given
-    `queries`; with any other number than 5000, or without all parts, it is not the standard version.
+    Its parts run one after another: APGD-CE, targeted APGD-DLR, targeted FAB, and Square with `queries` queries. The
+    standard version has all four parts and 5000 queries.
     """
 
     kind: Literal["autoattack"]
@@ -86,21 +87,21 @@ class AutoAttack(AttackSettings):
 
     @property
     def name(self) -> str:
-        """What its rows are found by."""
+        """The name of the attack in rows; it contains all settings."""
         changed = "" if self == AutoAttack(kind="autoattack") else f"-{'-'.join(self.parts)}-{self.queries}"
         return f"autoattack{changed}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noise(AttackSettings):
-    """Points drawn from the surface of the ball: where they do better than gradients, the gradients are masked."""
+    """Random points on the surface of the ball. If they break images that gradients do not, gradients are masked."""
 
     kind: Literal["noise"]
     draws: Count
 
     @property
     def name(self) -> str:
-        """What its rows are found by."""
+        """The name of the attack in rows; it contains all settings."""
         return f"noise-{self.draws}"
 
 
@@ -112,7 +113,8 @@ Attacks = Annotated[tuple[Attack, ...], MinLen(1)]
 class Evaluation(Strict):
     """The accuracy of the input `model` on one split of the input `data`, at every radius and every label shift.
 
-    The attacks run in turn, each on what the ones before it left; an image stands only if it withstands all.
+    The attacks run one after another; each attacks the images that the earlier ones did not break. An image counts as
+    correct only if no attack breaks it.
     """
 
     split: Split

@@ -1,4 +1,4 @@
-"""What each attack of an evaluation is given, and what it gives back."""
+"""The input and the output of each attack of an evaluation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.attacks.norms import Norm, norm_named
+from robustfeatures.attacks.norms import Norm, load_norm
 from robustfeatures.engine.batches import choose_batch_size
 
 if TYPE_CHECKING:
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttackTask:
-    """A frozen network in eval mode, and the images of a split on which an attack is to try it.
+    """A frozen network in eval mode, and the images of a split to attack.
 
-    `rows` are the n images' rows in the split, int64 (n,) on the CPU. `labels` (n,) are the classes that attacks make
-    them leave. `radii` (R,) rise and are above 0. `standing`, bool (n, R), says which images the attacks before this
-    one have left at which radius; an image that stands at a radius stands at every smaller one. `labels`, `radii` and
-    `standing` are on the device. `progress` is told the share of the images that is done.
+    rows: the rows of the n images in the split, int64 (n,) on the CPU.
+    labels: the classes (n,) of the images; an attack succeeds if the network predicts another class.
+    radii: the radii (R,) of the ball, above 0 and in rising order.
+    robust: bool (n, R), True if no earlier attack broke the image at the radius. An image that is robust at a radius is
+        robust at all smaller radii.
+    progress: receives the share of the images that are done, 0 to 1.
+
+    `labels`, `radii` and `robust` are on the device.
     """
 
     network: nn.Module
@@ -32,42 +36,42 @@ class AttackTask:
     labels: Tensor
     norm: str
     radii: Tensor
-    standing: Tensor
+    robust: Tensor
     num_classes: int
     progress: Callable[[float], None] = lambda share: None
 
     @property
     def ball(self) -> Norm:
-        """What a step and a ball are."""
-        return norm_named(self.norm)
+        """The norm of steps and balls."""
+        return load_norm(self.norm)
 
     @property
-    def levels(self) -> Tensor:
-        """At how many of the radii each image still stands, int64 (n,)."""
-        return self.standing.sum(dim=1)
+    def robust_levels(self) -> Tensor:
+        """The number of radii at which each image is robust, int64 (n,)."""
+        return self.robust.sum(dim=1)
 
     @property
-    def size(self) -> int:
-        """How many images a batch holds."""
+    def batch_size(self) -> int:
+        """The number of images in a batch."""
         return choose_batch_size(self.images.device, self.images.image_shape)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`standing` as in `AttackTask`, after the attack; and for each diagnostic, by name, the `Counts`, int64 (R, 2)."""
+    """`robust` as in `AttackTask`, after the attack; and for each diagnostic its `Counts`, int64 (R, 2), by name."""
 
-    standing: Tensor
+    robust: Tensor
     diagnostics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Counts:
-    """How often a diagnostic was found, and in how many cases it was looked for, by level: int64 (R, 2)."""
+    """How often a diagnostic is true, and in how many cases, at each level (index of the radius): int64 (R, 2)."""
 
     def __init__(self, levels: int, device: torch.device) -> None:
         self.counts = torch.zeros((levels, 2), dtype=torch.int64, device=device)
 
     def add(self, levels: Tensor, found: Tensor, cases: Tensor | None = None) -> None:
-        """One case at each of `levels` (m,), or at those that are `cases` (m,); of them those `found` (m,) count."""
-        # What is no case adds 0: to leave it out, the host would wait for the device to know how many are left.
+        """Add one case at each of `levels` (m,), if it is among `cases` (m,); `found` (m,) is the diagnostic, bool."""
+        # The others add 0. To leave them out, the host would have to ask the device how many cases there are.
         cases = torch.ones_like(found) if cases is None else cases
         self.counts.index_add_(0, levels, torch.stack((found & cases, cases), dim=1).to(torch.int64))

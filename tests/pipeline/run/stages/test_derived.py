@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from robustfeatures.attacks.gradients import loss_gradients, pictured
+from robustfeatures.attacks.gradients import loss_gradients, render_gradients
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.derived.settings import (
     Derived,
@@ -76,7 +76,7 @@ def test_gradients_as_images(network: Network, digits: Digits, tmp_path: Path) -
     found = derived(tmp_path, network, original, LossGradient(kind="loss-gradient", deviations=2.0))
     gradients = loss_gradients(network, digits.images[1000:1040], digits.labels[1000:1040])
     # Folded batch norm rounds otherwise.
-    np.testing.assert_allclose(found.float_images(), pictured(gradients, 2.0).numpy(), atol=1e-3)
+    np.testing.assert_allclose(found.float_images(), render_gradients(gradients, 2.0).numpy(), atol=1e-3)
     np.testing.assert_array_equal(found.labels, original.labels)
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robustfeatures.attacks.evaluating.evaluation import (
-    Judged,
+    BlockOutcome,
     Row,
-    counted,
-    counted_diagnostics,
-    judged,
-    subject,
+    count_correct,
+    count_diagnostics,
+    evaluate_block,
+    load_split,
 )
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ DIAGNOSTIC_COLUMNS = ("diagnostic", "label_shift", "eps", "attack", "count", "to
 
 
 def make(parameters: Evaluation, folder: Path, job: Job) -> None:
-    """Write `rows.csv` and `diagnostics.csv`, as `counted` and `counted_diagnostics` say them.
+    """Write `rows.csv` and `diagnostics.csv` from `count_correct` and `count_diagnostics`.
 
-    Blocks of images, which several jobs may share, are judged one by one.
+    Images are evaluated in blocks; several jobs may share them.
     """
-    attacked = subject(parameters, job)
-    # Another kind of device cuts the images into other blocks, so the name holds the kind.
-    blocks = {f"{job.device.type}-{number}": rows for number, rows in enumerate(attacked.blocks())}
+    evaluated = load_split(parameters, job)
+    # The name holds the kind of device, because each kind has its own size of blocks.
+    blocks = {f"{job.device.type}-{number}": rows for number, rows in enumerate(evaluated.blocks())}
     expected = sum(len(blocks[name]) for name in job.blocks.missing(list(blocks)))
     done = 0
 
@@ -46,28 +46,28 @@ def make(parameters: Evaluation, folder: Path, job: Job) -> None:
             job.progress(before + int(share * len(rows)), expected)
 
         with job.computing():
-            found = judged(attacked, rows, parameters, progress)
-        _write_block(path, found)
+            outcome = evaluate_block(evaluated, rows, parameters, progress)
+        _write_block(path, outcome)
         done += len(rows)
 
     job.blocks.finish(list(blocks), block)
     if job.blocks.is_whole:
-        found = [_read_block(job.blocks.path(name)) for name in blocks]
-        _write_rows(folder / "rows.csv", COLUMNS, counted(parameters, found, attacked.num_classes))
-        _write_rows(folder / "diagnostics.csv", DIAGNOSTIC_COLUMNS, counted_diagnostics(parameters, found))
+        outcomes = [_read_block(job.blocks.path(name)) for name in blocks]
+        _write_rows(folder / "rows.csv", COLUMNS, count_correct(parameters, outcomes, evaluated.num_classes))
+        _write_rows(folder / "diagnostics.csv", DIAGNOSTIC_COLUMNS, count_diagnostics(parameters, outcomes))
 
 
-def _write_block(path: Path, block: Judged) -> None:
+def _write_block(path: Path, block: BlockOutcome) -> None:
     counts = [[*key, value.tolist()] for key, value in block.diagnostics.items()]
     with path.open("wb") as file:
-        np.savez(file, standing=block.standing, diagnostics=json.dumps(counts))
+        np.savez(file, robust=block.robust, diagnostics=json.dumps(counts))
 
 
-def _read_block(path: Path) -> Judged:
+def _read_block(path: Path) -> BlockOutcome:
     with np.load(path) as block:
         counts = json.loads(str(block["diagnostics"]))
         diagnostics = {(shift, number, name): np.array(value) for shift, number, name, value in counts}
-        return Judged(block["standing"], diagnostics)
+        return BlockOutcome(block["robust"], diagnostics)
 
 
 def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:

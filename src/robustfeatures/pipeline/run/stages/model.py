@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.pipeline.run.checkpoints import Checkpoints
 from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.training.loop import HistoryRow
-from robustfeatures.training.model import trained
+from robustfeatures.training.model import train_model
 
 if TYPE_CHECKING:
     from robustfeatures.pipeline.run.job import Job
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 def make(parameters: Model, folder: Path, job: Job) -> None:
     """Write `model.safetensors` and `history.csv` (one row per epoch and probe)."""
-    found = trained(parameters, job, _checkpoints(job))
+    found = train_model(parameters, job, _checkpoints(job))
     if parameters.probes:
         job.costs["probe_seconds"] = found.probe_seconds
         log.info("probes took %.1f s of %.1f s", found.probe_seconds, job.computing_seconds)
