@@ -25,7 +25,7 @@ class NetworkEntry(Entry):
     """One network.
 
     factory: `module:function`, a `NetworkFactory`.
-    operations: floating-point operations of a forward pass of one image (twice the multiply-adds), at `side` and `width`.
+    operations: floating-point operations of one image's forward pass (twice the multiply-adds), at `side` and `width`.
     side: the height and width, in pixels, of the images in the count of `operations`.
     width: the factory's default width; None if the network has no width.
     smallest_side: the smallest height and width of images, in pixels.

@@ -1,7 +1,7 @@
 """Residual networks with pre-activation for small images: WRN-34-10 and the four-group ResNet.
 
-The residual unit is from He, Zhang, Ren and Sun (2016), "Identity Mappings in Deep Residual Networks", Figure 1(b): batch
-norm and activation come before each convolution.
+The residual unit is from He, Zhang, Ren and Sun (2016), "Identity Mappings in Deep Residual Networks", Figure 1(b):
+batch norm and activation come before each convolution.
 """
 
 from __future__ import annotations
