@@ -112,7 +112,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np, torch
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.engine.batches import batches_of
+from robustfeatures.engine.batches import load_batches
 from robustfeatures.pipeline.store import datasets as module
 from robustfeatures.pipeline.store.content import content_digest
 from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
@@ -144,7 +144,7 @@ content_digest(path)
 data = read_dataset(path, "train", in_memory=False)
 total = 0.0
 order = torch.randperm(9000)
-for rows, images in batches_of(data, torch.device("cpu"), memory_bytes=0).batches(order, 32):
+for rows, images in load_batches(data, torch.device("cpu"), memory_bytes=0).batches(order, 32):
     total += float(images[0, 0, 0, 0]) * len(rows)
 size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
 print(size, cap, total)
