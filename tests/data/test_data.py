@@ -1,4 +1,4 @@
-"""Splits, the canonical form, and where derived sets come from."""
+"""Splits, data sets, and the provenance of derived sets."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def pairs(count: int) -> RawData:
 
 
 def test_a_source_without_a_test_split_gives_some_of_its_training_images() -> None:
-    """As a folder of `train` and `val` does, and an npz of `train_images` alone; both shares are of all of `train`."""
+    """A folder of `train` and `val`, and an npz of `train_images` alone; both shares refer to the whole of `train`."""
     parts = draw_splits({"train": pairs(80), "validation": pairs(40)}, Data(source="folder", test=0.25))
     assert {name: (len(part.labels), part.origin) for name, part in parts.items()} == {
         "train": (60, "train"),
@@ -102,7 +102,7 @@ def test_shares_are_of_all_images_to_the_image(
 
 
 def test_the_digits_of_all_studies_stay_where_they_are() -> None:
-    """The rows that the published results were made from."""
+    """The split of the published results has these rows."""
     parts = draw_splits(digits.load(DIGITS, Path()), DIGITS)
     assert {name: hashlib.sha256(part.source_index.tobytes()).hexdigest()[:16] for name, part in parts.items()} == {
         "train": "400c8d32e5860398",

@@ -1,4 +1,4 @@
-"""Downloads that break off, are damaged, are wanted twice at once, or cannot be reached."""
+"""Downloads that break, are damaged, run twice at once, or have no server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BLOCK = 1 << 16
 
 
 class Server:
-    """A local HTTP server of files in memory, which records what it is asked for and counts the bytes it sends.
+    """A local HTTP server of files in memory, which records requests and counts the bytes it sends.
 
     `cuts`: after how many bytes it closes each of the next connections. `ranges`: whether it knows ranges.
     `seconds_per_block`: how long it waits before each block of 64 KiB.
@@ -53,7 +53,7 @@ class Server:
                     outer.answer(self)
 
             def log_message(self, *_: object) -> None:
-                """Nothing on the terminal."""
+                """Write nothing to the terminal."""
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/"
@@ -103,7 +103,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def closed_port() -> str:
-    """The address of a server that is not there."""
+    """The address of a server that does not exist."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}/"
@@ -139,7 +139,7 @@ def test_a_connection_that_breaks_off_is_taken_up_at_the_same_byte(server: Serve
 
 
 def test_a_later_attempt_asks_for_the_rest_alone(server: Server, tmp_path: Path) -> None:
-    # The second connection brings nothing, so the first attempt is given up.
+    # The second connection adds no bytes, so the first attempt ends.
     server.cuts = [1_000_000, 0]
     with pytest.raises(UserError, match="the connection closed after 1000000 of 3000000 bytes"):
         download(server.url + "a.bin", tmp_path / "a.bin", md5=MD5)
@@ -158,7 +158,7 @@ def test_a_server_without_ranges_sends_all_again(server: Server, tmp_path: Path)
 
 
 def test_a_page_in_place_of_the_rest_does_not_cost_what_has_arrived(server: Server, tmp_path: Path) -> None:
-    """Hotels and trains answer every request with the page where one logs in."""
+    """Some networks, as in hotels, answer every request with a login page."""
     path, part = tmp_path / "a.bin", tmp_path / "a.bin.part"
     part.write_bytes(CONTENT[:1_000_000])
     server.files["a.bin"], server.ranges = b"<html>" * 1000, False
@@ -299,7 +299,7 @@ def test_what_a_killed_process_left_is_taken_up(server: Server, tmp_path: Path) 
     server.seconds_per_block = 0.0
     began = time.monotonic()
     download(server.url + "a.bin", path, md5=MD5)
-    # The lock of a dead process on this machine holds nobody up.
+    # Nobody waits for the lock of a dead process on this machine.
     assert time.monotonic() - began < 20
     assert path.read_bytes() == CONTENT
     assert server.asked == [("a.bin", None), ("a.bin", f"bytes={kept}-")]

@@ -1,4 +1,4 @@
-"""Image folders of any kind, CINIC-10 and Restricted ImageNet: what is read, in which order, and what is refused."""
+"""Image folders of any kind, CINIC-10 and Restricted ImageNet: which images are read, their order, and errors."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def restricted(root: Path, **changes: object) -> Data:
-    # Any digest says that other images than all of ImageNet's are meant.
+    # With a digest, the images need not be all of ImageNet.
     wanted = Data(source="restricted-imagenet", path=str(root), size=8, sha256="")
     return replace(wanted, sha256=restricted_imagenet.compute_digest(wanted), **changes)
 
@@ -358,7 +358,7 @@ def test_real_images(tmp_path: Path, archive: str, split: str, shape: tuple[int,
 
 
 def test_brought_sets_without_a_digest_must_be_the_published_ones(imagenet: Path, tmp_path: Path) -> None:
-    """Half-unpacked folders are refused, be they where the raw downloads lie; the place is then part of the recipe."""
+    """Half-unpacked folders are refused, also below the raw downloads; the message names their path."""
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "imagenet").symlink_to(imagenet)
     (tmp_path / "raw" / "cinic10").mkdir()

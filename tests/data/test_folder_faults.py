@@ -1,4 +1,4 @@
-"""Faults of image folders and of the published sets in them, none of which may pass in silence."""
+"""Faults of image folders and of published sets; each must raise an error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def synset_folders(root: Path) -> Data:
     ],
 )
 def test_classes_that_would_be_counted_wrongly(tmp_path: Path, split: str, old: str, new: str, expected: str) -> None:
-    """The classes are told by their places among the sorted synsets, so one wrong name would move them all."""
+    """Classes are indices into the sorted synsets, so one wrong name would shift all of them."""
     wanted = synset_folders(tmp_path)
     (tmp_path / split / old).rename(tmp_path / split / new)
     with pytest.raises(UserError, match=rf"^data\.path: .*{expected}"):
@@ -103,7 +103,7 @@ def test_links_to_images_and_folders_are_followed(tmp_path: Path) -> None:
     assert pool.names == ("cat/0.png", "dog/0.png", "dog/1.png")
 
 
-def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+def encode(image: Image.Image, kind: str, **options: object) -> bytes:
     content = io.BytesIO()
     image.save(content, kind, **options)
     return content.getvalue()
@@ -117,13 +117,13 @@ def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
 def test_transparent_colours_are_not_dropped_in_silence(
     tmp_path: Path, mode: str, transparency: object, seen: str
 ) -> None:
-    image = encoded(picture(0, "RGB", (32, 32)).convert(mode), "PNG", transparency=transparency)
+    image = encode(picture(0, "RGB", (32, 32)).convert(mode), "PNG", transparency=transparency)
     write(tmp_path, {"cat/0.png": image})
     with Image.open(tmp_path / "cat/0.png") as opened:
         assert opened.mode == mode
     with pytest.raises(UserError, match=rf"^data\.path: cat/0\.png: the mode is {seen}; .* without alpha$"):
         load(tmp_path)
-    # Sets that are known to hold such images still take them.
+    # Sources that are known to have such images still accept them.
     place = cinic(tmp_path / "cinic10")
     name = "train/cat/n02691156_7.png"
     write(place, {name: image})
@@ -137,7 +137,7 @@ def test_transparent_colours_are_not_dropped_in_silence(
 @pytest.mark.parametrize(("kind", "suffix"), [("TIFF", "tif"), ("WEBP", "webp"), ("PNG", "png")])
 def test_only_the_first_of_several_images_in_a_file_would_be_read(tmp_path: Path, kind: str, suffix: str) -> None:
     others = [picture(number, "RGB") for number in (1, 2)]
-    several = encoded(picture(0, "RGB"), kind, save_all=True, append_images=others)
+    several = encode(picture(0, "RGB"), kind, save_all=True, append_images=others)
     write(tmp_path, {"a/0.png": picture(0, "RGB"), f"a/1.{suffix}": several})
     with pytest.raises(UserError, match=rf"1 of 2 images cannot be read, first a/1\.{suffix} \(holds 3 images\); "):
         load(tmp_path)
@@ -145,7 +145,7 @@ def test_only_the_first_of_several_images_in_a_file_would_be_read(tmp_path: Path
 
 
 def test_a_photograph_with_a_telephones_other_versions_is_one_image(tmp_path: Path) -> None:
-    several = encoded(picture(0, "RGB"), "MPO", save_all=True, append_images=[picture(1, "RGB")])
+    several = encode(picture(0, "RGB"), "MPO", save_all=True, append_images=[picture(1, "RGB")])
     write(tmp_path, {"a/0.jpg": several})
     assert load(tmp_path)["all"].images.shape == (1, 3, 4, 5)
 

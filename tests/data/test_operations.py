@@ -36,7 +36,7 @@ NAMES = tuple("0123456789")
 
 @dataclass
 class Watched:
-    """Images that remember which rows were read."""
+    """Images that record which rows are read."""
 
     images: NDArray[Any] = field(default_factory=lambda: IMAGES)
     read: list[int] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Watched:
 
 
 def digits(images: Any = IMAGES, *, names: bool = True, class_names: tuple[str, ...] = NAMES) -> dict[str, Part]:
-    """The digits as a pool that was split by thirds: train has every image whose place is no multiple of 3."""
+    """The digits as a pool split by thirds: train has every image whose index is not a multiple of 3."""
     files = tuple(f"{class_names[label]}/{place:04d}.png" for place, label in enumerate(LABELS)) if names else None
     pool = Part.from_raw(RawData(images, LABELS, class_names, files), POOL)
     places = np.arange(len(LABELS))
@@ -97,7 +97,7 @@ HALVES = {"first": ("0", "1", "2", "3", "4"), "last": ("5", "6", "7", "8", "9")}
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_parity_and_halves(*, turned: bool) -> None:
-    """The order in which the groups are written changes nothing, as it changes no digest."""
+    """The order of the groups changes neither the result nor the digest."""
     for groups, expected in ((PARITY, LABELS % 2), (HALVES, LABELS // 5)):
         written = dict(reversed(groups.items())) if turned else groups
         for split, part in after(MergeClasses(kind="merge", groups=written)).items():
@@ -178,7 +178,7 @@ def test_a_list_of_names_and_indices(tmp_path: Path) -> None:
 
 
 def test_a_list_for_one_of_the_sources_own_splits_leaves_the_others(tmp_path: Path) -> None:
-    """As CIFAR-minus-Flickr does: train and the validation images drawn from it share one count, test has its own."""
+    """As for CIFAR-minus-Flickr: train and validation share the indices of the train split, test has its own."""
     raw = RawData(IMAGES, LABELS, NAMES)
     train, test = Part.from_raw(raw, "train"), Part.from_raw(raw, "test")
     drawn = {"train": train.select(np.arange(0, 1000)), "validation": train.select(np.arange(1000, 1797)), "test": test}
@@ -237,7 +237,7 @@ def test_lists_that_do_not_fit_the_source(tmp_path: Path) -> None:
 
 
 def test_names_by_pattern() -> None:
-    """A pattern without a slash sees the name below the class folder, one with a slash sees all of it."""
+    """A pattern without a slash matches the name below the class folder, one with a slash the whole name."""
     even = after(KeepNamed(kind="named", pattern="*[02468].png"))
     for split, part in even.items():
         check_against_the_source(part)
@@ -271,7 +271,7 @@ def test_concatenation_goes_split_by_split_and_reads_only_what_is_asked_for() ->
     assert one.read == other.read == []
     train = joined["train"]
     index = digits()["train"].source_index
-    # The second set's places count on from the first's, so that each names one image.
+    # The second set's indices continue after the first's, so that each means one image.
     np.testing.assert_array_equal(train.source_index, np.concatenate([index, len(LABELS) + index]))
     np.testing.assert_array_equal(train.labels, LABELS[train.source_index % len(LABELS)])
     assert train.names == digits()["train"].names * 2

@@ -1,4 +1,4 @@
-"""Arrays in one `.npz` file and torch tensors in the published layout: what is read, and what is refused."""
+"""Arrays in one `.npz` file and torch tensors in the published layout: which images are read, and errors."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def as_list(values: np.ndarray) -> list[torch.Tensor]:
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("form", [as_list, torch.from_numpy, lambda values: tuple(as_list(values))])
 def test_tensors_in_the_published_layout(tmp_path: Path, form: Callable[[np.ndarray], Any], *, legacy: bool) -> None:
-    """Read as the published README reads them: torch.cat(torch.load(...))."""
+    """The images are those that the published README reads: torch.cat(torch.load(...))."""
     wanted = tensors(tmp_path / "robust_CIFAR", form(FLOATS), form(LABELS), legacy=legacy)
     assert constructed.compute_digest(wanted) == wanted.sha256
     raw = constructed.load(wanted, NOWHERE)

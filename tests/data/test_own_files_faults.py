@@ -1,4 +1,4 @@
-"""Faults in files of the user's own that once ended in a traceback, in silence, or in exhausted memory."""
+"""Faults in the user's own files that would cause a traceback, a silent error, or exhausted memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.security.hostile import assert_one_line
 IMAGES = arrays()["images"]
 
 
-def refused(values: dict[str, np.ndarray], folder: Path) -> str:
+def load_error(values: dict[str, np.ndarray], folder: Path) -> str:
     with pytest.raises(UserError, match=r"^data\.path: .*own\.npz") as refusal:
         npz.load(saved(folder, values), NOWHERE)
     assert_one_line(str(refusal.value))
@@ -42,11 +42,11 @@ def test_a_validation_split_by_any_of_its_names(tmp_path: Path, name: str) -> No
     assert list(raw) == ["train", "validation", "test"]
     np.testing.assert_array_equal(raw["validation"].labels, arrays()["labels"])
     faulty = {**splits("train", name), f"{name}_labels": np.arange(40) - 1}
-    assert f"own.npz: {name}: labels: label -1 of image 0 " in refused(faulty, tmp_path)
+    assert f"own.npz: {name}: labels: label -1 of image 0 " in load_error(faulty, tmp_path)
     faulty = {**splits("train", name), f"{name}_images": IMAGES[:, :, 1:]}
-    assert f"own.npz: {name}_images are uint8 (1, 3, 4), train_images uint8 (1, 4, 4)" in refused(faulty, tmp_path)
+    assert f"own.npz: {name}_images are uint8 (1, 3, 4), train_images uint8 (1, 4, 4)" in load_error(faulty, tmp_path)
     del faulty[f"{name}_images"]
-    assert refused(faulty, tmp_path).endswith(f"own.npz has no array '{name}_images'")
+    assert load_error(faulty, tmp_path).endswith(f"own.npz has no array '{name}_images'")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_validation_split_by_any_of_its_names(tmp_path: Path, name: str) -> No
     ],
 )
 def test_arrays_of_splits_that_are_not_known(tmp_path: Path, values: dict[str, np.ndarray], expected: str) -> None:
-    assert expected in refused(values, tmp_path)
+    assert expected in load_error(values, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_labels_that_are_no_numbers_of_classes(tmp_path: Path, label: int, dtype
     labels = (np.arange(40) % 4).astype(dtype)
     labels[7] = label
     refusal = f"labels: label {label} of image 7 is not among 0 to 39; every class needs an image, and there are 40"
-    assert refusal in refused({"images": IMAGES, "labels": labels}, tmp_path)
-    named = refused({**arrays(), "labels": labels}, tmp_path)
+    assert refusal in load_error({"images": IMAGES, "labels": labels}, tmp_path)
+    named = load_error({**arrays(), "labels": labels}, tmp_path)
     assert f"labels: label {label} of image 7 is not among the 4 classes 0 to 3" in named
     with pytest.raises(UserError) as caught:
         constructed.load(tensors(tmp_path / "set", as_list(FLOATS), as_list(labels)), NOWHERE)
@@ -80,7 +80,7 @@ def test_labels_that_are_no_numbers_of_classes(tmp_path: Path, label: int, dtype
 
 
 def test_many_classes_take_no_time_squared() -> None:
-    """With a count for each name this takes a minute."""
+    """Counting the images of each name separately would take a minute."""
     count = 1 << 17
     names = tuple(str(number) for number in range(count))
     images = np.broadcast_to(np.uint8(0), (count, 1, 1, 1))
@@ -92,7 +92,7 @@ def test_many_classes_take_no_time_squared() -> None:
 @pytest.mark.parametrize("shape", [(40, 1, 0, 4), (40, 1, 4, 0), (40, 3, 0, 0)])
 def test_images_without_pixels(tmp_path: Path, shape: tuple[int, ...]) -> None:
     expected = f"images: the shape is {shape}; height and width must be at least 1"
-    assert expected in refused({**arrays(), "images": np.zeros(shape, np.uint8)}, tmp_path)
+    assert expected in load_error({**arrays(), "images": np.zeros(shape, np.uint8)}, tmp_path)
     with pytest.raises(UserError) as caught:
         constructed.load(tensors(tmp_path / "set", torch.zeros(shape), as_list(LABELS)), NOWHERE)
     assert expected in str(caught.value)
@@ -106,14 +106,14 @@ def archive(path: Path, members: dict[str, bytes]) -> None:
             file.writestr(name, content)
 
 
-def stored(array: np.ndarray) -> bytes:
+def encode_npy(array: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
 
 
-def patched(path: Path, offset: int, value: int) -> None:
-    """Change a field of each member, in its own header and in the central one, where it lies two bytes later."""
+def patch(path: Path, offset: int, value: int) -> None:
+    """Change a field of each member, in its own header and in the central directory, two bytes later there."""
     content = bytearray(path.read_bytes())
     for signature, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
         for start in range(len(content)):
@@ -122,7 +122,7 @@ def patched(path: Path, offset: int, value: int) -> None:
     path.write_bytes(content)
 
 
-WHOLE = {f"{name}.npy": stored(array) for name, array in arrays().items()}
+WHOLE = {f"{name}.npy": encode_npy(array) for name, array in arrays().items()}
 # numpy adds up the sizes of a header in 64 bits.
 OVERFLOWING = WHOLE["images.npy"].replace(b"(40, 1, 4, 4), }" + 20 * b" ", b"(" + 22 * b"9" + b", 1, 4, 4), }")
 
@@ -131,14 +131,14 @@ OVERFLOWING = WHOLE["images.npy"].replace(b"(40, 1, 4, 4), }" + 20 * b" ", b"(" 
     ("damage", "expected"),
     [
         (lambda path: path.write_bytes(b""), "own.npz is not a readable .npz file: No data left in file"),
-        (lambda path: path.write_bytes(stored(FLOATS)), "own.npz is not a readable .npz file: "),
+        (lambda path: path.write_bytes(encode_npy(FLOATS)), "own.npz is not a readable .npz file: "),
         (lambda path: archive(path, {**WHOLE, "labels.npy": b""}), "own.npz: labels is not an array in numpy's format"),
         (lambda path: archive(path, {**WHOLE, "images.npy": b"GIF89a"}), "own.npz: images is not an array in numpy's"),
         (lambda path: archive(path, {**WHOLE, "class_names.npy": b"a"}), "own.npz: class_names is not an array in"),
         (lambda path: archive(path, {"images": b"1", "labels": b"2"}), "own.npz: images is not an array in numpy's"),
         (lambda path: archive(path, {**WHOLE, "images.npy": OVERFLOWING}), "own.npz is not a readable .npz file: "),
-        (lambda path: patched(path, 8, 9), "own.npz is not a readable .npz file: That compression method"),
-        (lambda path: patched(path, 6, 1), "is encrypted, password required for extraction"),
+        (lambda path: patch(path, 8, 9), "own.npz is not a readable .npz file: That compression method"),
+        (lambda path: patch(path, 6, 1), "is encrypted, password required for extraction"),
     ],
     ids=["empty", "one array", "empty member", "a GIF", "bytes", "no arrays", "overflow", "Deflate64", "encrypted"],
 )
@@ -203,7 +203,7 @@ def test_class_names_of_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_class_names_that_are_no_row_of_strings(tmp_path: Path, names: np.ndarray, expected: str) -> None:
-    assert f"own.npz: class_names: {expected}" in refused({**arrays(), "class_names": names}, tmp_path)
+    assert f"own.npz: class_names: {expected}" in load_error({**arrays(), "class_names": names}, tmp_path)
 
 
 @pytest.mark.parametrize("raised", [EOFError("ended too early"), typer.Abort()])

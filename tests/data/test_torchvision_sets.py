@@ -49,7 +49,7 @@ class Photographs:
         return Photographs(self.images[chosen], self.labels[chosen], self.names[chosen])
 
 
-def invented(count: int, shape: tuple[int, ...]) -> Photographs:
+def invent(count: int, shape: tuple[int, ...]) -> Photographs:
     generator = np.random.default_rng(count)
     images = generator.integers(0, 256, (count, *shape), dtype=np.uint8)
     return Photographs(images, np.arange(count) * 7 % 10, [f"thing_s_{number:06}.png" for number in range(count)])
@@ -169,7 +169,7 @@ def serve_svhn(server: Server, monkeypatch: pytest.MonkeyPatch, photographs: Pho
         name = f"{split}_32x32.mat"
         server.files[name] = file.getvalue()
         published[split] = [server.url + name, name, md5(file.getvalue())]
-    # Never asked for.
+    # Never requested.
     published["extra"] = [server.url + "extra_32x32.mat", "extra_32x32.mat", "0" * 32]
     monkeypatch.setattr(import_torchvision().datasets.SVHN, "split_list", published)
     publish(monkeypatch, "svhn", train=train, test=test)
@@ -210,7 +210,7 @@ def test_real_photographs_come_back_from_a_cifar10_archive(
     assert raw["train"].class_names == raw["test"].class_names == tuple(CLASSES) == cifar10_1.CLASSES
     assert [*raw["train"].names, *raw["test"].names] == photographs.names
     assert server.asked == [("cifar.tar.gz", None)]
-    # What is extracted is enough from now on.
+    # From now on the extracted files suffice.
     (tmp_path / "cifar10" / "cifar-10-python.tar.gz").unlink()
     assert_same(cifar10.load(Data(source="cifar10"), tmp_path), photographs, test=60)
     assert len(server.asked) == 1
@@ -221,7 +221,7 @@ def test_real_photographs_come_back_from_a_cifar10_archive(
 def test_a_damaged_batch_is_extracted_again(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, damage: str
 ) -> None:
-    photographs = invented(70, (32, 32, 3))
+    photographs = invent(70, (32, 32, 3))
     files = serve_cifar10(server, monkeypatch, photographs, test=20)
     cifar10.load(Data(source="cifar10"), tmp_path)
     path = tmp_path / "cifar10" / "cifar-10-batches-py" / name
@@ -234,7 +234,7 @@ def test_a_damaged_batch_is_extracted_again(
 
 
 def test_an_archive_that_holds_something_else(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    serve_cifar10(server, monkeypatch, invented(70, (32, 32, 3)), test=20)
+    serve_cifar10(server, monkeypatch, invent(70, (32, 32, 3)), test=20)
     monkeypatch.setattr(import_torchvision().datasets.CIFAR10, "test_list", [["test_batch", "0" * 32]])
     with pytest.raises(UserError, match=r"cifar10: the archive does not hold the published files: "):
         cifar10.load(Data(source="cifar10"), tmp_path)
@@ -257,8 +257,8 @@ def test_real_digits_come_back_from_mnist_files(
 def test_digits_whose_extraction_was_interrupted(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What lies there in part, or changed, is not taken for whole."""
-    photographs = invented(70, (28, 28))
+    """Incomplete or changed extracted files are extracted again."""
+    photographs = invent(70, (28, 28))
     serve_mnist(server, monkeypatch, photographs, test=20)
     mnist.load(Data(source="mnist"), tmp_path)
     path = tmp_path / "mnist" / "MNIST" / "raw" / "train-images-idx3-ubyte"
@@ -270,7 +270,7 @@ def test_digits_whose_extraction_was_interrupted(
 
 
 def test_house_numbers(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    photographs = invented(70, (32, 32, 3))
+    photographs = invent(70, (32, 32, 3))
     serve_svhn(server, monkeypatch, photographs, test=20)
     for _ in range(2):
         raw = svhn.load(Data(source="svhn"), tmp_path)
@@ -284,7 +284,7 @@ def test_house_numbers(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_the_second_test_set_of_cifar10(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
 ) -> None:
-    photographs = invented(40, (32, 32, 3))
+    photographs = invent(40, (32, 32, 3))
     serve_cifar10_1(server, monkeypatch, version, photographs)
     raw = cifar10_1.load(Data(source=f"cifar10.1-{version}"), tmp_path)
     assert list(raw) == ["test"]
@@ -297,10 +297,10 @@ def test_the_second_test_set_of_cifar10(
 
 Serve = Callable[[Server, pytest.MonkeyPatch], object]
 SETS: dict[str, tuple[Serve, Callable[[Data, Path], dict[str, RawData]]]] = {
-    "cifar10": (lambda *where: serve_cifar10(*where, invented(70, (32, 32, 3)), test=20), cifar10.load),
-    "mnist": (lambda *where: serve_mnist(*where, invented(70, (28, 28)), test=20), mnist.load),
-    "svhn": (lambda *where: serve_svhn(*where, invented(70, (32, 32, 3)), test=20), svhn.load),
-    "cifar10.1-v6": (lambda *where: serve_cifar10_1(*where, "v6", invented(40, (32, 32, 3))), cifar10_1.load),
+    "cifar10": (lambda *where: serve_cifar10(*where, invent(70, (32, 32, 3)), test=20), cifar10.load),
+    "mnist": (lambda *where: serve_mnist(*where, invent(70, (28, 28)), test=20), mnist.load),
+    "svhn": (lambda *where: serve_svhn(*where, invent(70, (32, 32, 3)), test=20), svhn.load),
+    "cifar10.1-v6": (lambda *where: serve_cifar10_1(*where, "v6", invent(40, (32, 32, 3))), cifar10_1.load),
 }
 
 
@@ -360,7 +360,7 @@ def test_jobs_at_once_extract_once(
 
 
 def test_published_addresses_and_sums_are_complete(tmp_path: Path) -> None:
-    """Where each set comes from, under its own folder, checked by 32 or 64 hexadecimal digits."""
+    """Each set has addresses, its own folder, and a checksum of 32 or 64 hexadecimal digits."""
     modules = {"cifar10": cifar10, "mnist": mnist, "svhn": svhn, "cifar10.1-v4": cifar10_1, "cifar10.1-v6": cifar10_1}
     counts = {}
     for source, module in modules.items():

@@ -1,4 +1,4 @@
-"""What derived sets draw: targets, and where inversions start."""
+"""The draws of derived sets: targets, and the starts of inversions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from robustfeatures.derived.targeted_attack import draw_targets
 
 
 def test_targets_and_starts_depend_on_the_image_alone() -> None:
-    """Neither the other images nor their order changes what is drawn for one of them."""
+    """The draw for an image depends neither on the other images nor on their order."""
     labels, indices = np.arange(1000) % 10, np.arange(1000) * 3
     drawn = draw_targets(labels, indices, target="random", num_classes=10, seed=0)
     np.testing.assert_array_equal(

@@ -57,7 +57,7 @@ YES, NO = (Transferring(kind="transferring", transfers=transfers) for transfers 
 
 
 def test_examples_are_split_by_whether_the_network_takes_them_for_their_label(network: Network, digits: Digits) -> None:
-    """Nothing is lost, nothing is changed, and where each image came from is still known."""
+    """No image is lost or changed, and the provenance stays."""
     wanted = ((digits.labels[1000:1797] + torch.arange(797) % 2) % 10).numpy()
     original = split_of(digits, slice(1000, 1797), wanted)
     with torch.no_grad():

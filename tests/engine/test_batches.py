@@ -1,4 +1,4 @@
-"""Batches from memory and from disk are the same, and the second kind holds little."""
+"""Batches from memory and from disk are equal, and batches from disk need little memory."""
 
 from __future__ import annotations
 
@@ -131,11 +131,11 @@ def taken():
     return next(int(line.split()[1]) for line in lines if line.startswith("VmData:")) / 1024
 
 path = Path(sys.argv[1]) / "data.zarr"
-# What the libraries take is there before the measurement.
+# Memory that the libraries take before the measurement.
 small = ImageDataset(np.zeros((64, 3, 224, 224), np.uint8), np.zeros(64, np.int64), {}, ("a", "b"))
 write_dataset(path.with_name("small.zarr"), {"train": small})
 content_digest(path.with_name("small.zarr"))
-# What goes beyond this fails with a MemoryError.
+# An allocation beyond this limit raises a MemoryError.
 cap = 360
 limit = int((taken() + cap) * 2**20)
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -24,14 +24,14 @@ ADVERSARY = Adversary(norm="l2", eps=0.5, step_size=0.2, steps=3)
 
 
 class Compiler:
-    """In the place of `torch.compile`, which takes a minute and a C++ compiler: it counts the calls of each module."""
+    """Replaces `torch.compile`, which needs a minute and a C++ compiler, and counts the calls of each module."""
 
     def __init__(self) -> None:
         self.calls: dict[nn.Module, int] = {}
         self.error: Exception | None = None
 
     def __call__(self, module: nn.Module, *, dynamic: bool, options: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
-        # One kernel for all batch sizes, none chosen by its time: the same bits in every run.
+        # One kernel serves all batch sizes, and none is chosen by a timing, so that every run has the same bits.
         assert dynamic
         assert options == {"deterministic": True}
         self.calls[module] = 0

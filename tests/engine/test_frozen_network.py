@@ -1,4 +1,4 @@
-"""A frozen network gives the same numbers as the network it was made from."""
+"""A frozen network gives the same numbers as the original network."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_refresh_follows_a_training_and_touches_nothing_else() -> None:
 
 
 def test_refresh_follows_what_took_the_place_of_something_else() -> None:
-    """To change a network's layout replaces its mean and standard deviation; weights may be replaced on loading."""
+    """A change of layout replaces the tensors of mean and std, and loading may replace those of the weights."""
     network = lived_in("small-cnn", 8)
     frozen_network = FrozenNetwork(network)
     network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # torch's stub lacks it
@@ -109,7 +109,7 @@ def test_attacks_and_inversions_agree_with_those_on_the_network() -> None:
         inverted = invert(model, images.flip(0), images, step_size=0.1, steps=5)
         if model is network:
             expected = adversarial, inverted
-    # The paths part where a ReLU flips, a rounding error away; in length they stay together.
+    # Rounding flips some ReLUs, so single paths differ, but their lengths agree.
     for found, reference in zip((adversarial, inverted), expected, strict=True):
         assert (found - reference).flatten(1).norm(dim=1).max() < 0.02
         assert (reference - images).flatten(1).norm(dim=1).min() > 0.3
@@ -156,7 +156,7 @@ def test_oblong_grey_images_have_the_networks_numbers_and_gradients(architecture
 
 @pytest.mark.parametrize("architecture", ["small-cnn", "mnist-cnn", "resnet18"])
 def test_an_image_with_the_representation_that_is_asked_for_stays(architecture: str) -> None:
-    """What is found without a gradient is to the bit what the gradient starts from; else rounding would be a step."""
+    """A forward pass has the same bits with and without a gradient; else rounding would look like a step."""
     torch.manual_seed(0)
     network = create(architecture, num_classes=5, image_shape=(1, 8, 8), width=4).eval()
     network.set_normalisation(torch.tensor([0.3]), torch.tensor([0.2]))

@@ -1,4 +1,4 @@
-"""The log says when a device emulates a precision; grey images get the layout that is asked for."""
+"""The log warns when a device emulates a precision; grey images get the requested layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
-    """What was said in one test is said again in the next."""
+    """Each test warns anew."""
     precision._say_emulated.cache_clear()
     yield
     precision._say_emulated.cache_clear()
@@ -47,16 +47,16 @@ def test_emulated(units: dict[str, bool], monkeypatch: pytest.MonkeyPatch, caplo
     assert "precision: bfloat16 is emulated on this cpu" in message
 
 
-def attacked(network: Network) -> None:
+def attack(network: Network) -> None:
     FrozenNetwork(network, precision="bfloat16")
 
 
-def trained(network: Network) -> None:
+def train_once(network: Network) -> None:
     settings = Training(epochs=1, batch_size=2, learning_rate=0.1, weight_decay=0.0, schedule="constant")
     train(network, InMemory(torch.rand(2, 1, 8, 8)), torch.tensor([0, 1]), settings, seed=0, precision="bfloat16")
 
 
-@pytest.mark.parametrize("work", [attacked, trained])
+@pytest.mark.parametrize("work", [attack, train_once])
 def test_attacks_and_trainings_say_it(
     work: Callable[[Network], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -90,14 +90,14 @@ def test_float32_stays_float32_inside_another_autocast() -> None:
     assert torch.equal(inside, frozen_network.representation(images))
 
 
-def cropped(images: Tensor) -> Tensor:
-    """As cropping leaves grey images: contiguous in either layout, with the strides of channels-last."""
+def crop(images: Tensor) -> Tensor:
+    """Grey images as after cropping: contiguous in both layouts, with the strides of channels-last."""
     found = images.squeeze(1).unsqueeze(3).permute(0, 3, 1, 2)
     assert found.stride() != images.contiguous(memory_format=torch.contiguous_format).stride()
     return found
 
 
-@pytest.mark.parametrize("given", [lambda images: images, cropped])
+@pytest.mark.parametrize("given", [lambda images: images, crop])
 def test_grey_images_in_the_plain_layout_are_convolved_there(given: Callable[[Tensor], Tensor]) -> None:
     images = given(torch.rand(2, 1, 6, 6))
     convolution = nn.Conv2d(1, 4, 3).requires_grad_(False)
@@ -107,7 +107,7 @@ def test_grey_images_in_the_plain_layout_are_convolved_there(given: Callable[[Te
 
 
 def test_a_narrow_resnet_is_trained_on_cropped_grey_images_in_the_plain_layout() -> None:
-    """oneDNN's gradient of its strided convolutions writes out of bounds in the other."""
+    """oneDNN's gradient of its strided convolutions writes out of bounds in channels-last."""
     network = create("resnet18", num_classes=2, image_shape=(1, 8, 8), width=4)
     seen: list[bool] = []
     for module in network.modules():

@@ -25,7 +25,7 @@ SETTINGS = Training(epochs=8, batch_size=64, learning_rate=0.1, weight_decay=5e-
 
 @dataclass(frozen=True)
 class Photographs:
-    """Images and labels to train on, and others to test on."""
+    """Training images and labels, and test images and labels."""
 
     images: Tensor
     labels: Tensor
@@ -33,7 +33,7 @@ class Photographs:
     test_labels: Tensor
 
 
-def trained(images: Tensor, labels: Tensor, seed: int) -> Network:
+def train_network(images: Tensor, labels: Tensor, seed: int) -> Network:
     torch.manual_seed(seed)
     network = create("small-cnn", num_classes=10, image_shape=(3, 32, 32), width=12)
     network.set_normalisation(images.mean((0, 2, 3)), images.std((0, 2, 3)))
@@ -52,10 +52,10 @@ def real() -> Photographs:
 
 @pytest.fixture(scope="module")
 def source(real: Photographs) -> Network:
-    return trained(real.images, real.labels, seed=0)
+    return train_network(real.images, real.labels, seed=0)
 
 
-def attacked(model: nn.Module, images: Tensor, goal: Tensor, eps: float, *, targeted: bool) -> Tensor:
+def attack(model: nn.Module, images: Tensor, goal: Tensor, eps: float, *, targeted: bool) -> Tensor:
     return pgd(model, images, goal, norm="l2", eps=eps, step_size=eps / 4, steps=6, targeted=targeted)
 
 
@@ -63,13 +63,13 @@ def attacked(model: nn.Module, images: Tensor, goal: Tensor, eps: float, *, targ
 def test_attack_success_and_robust_accuracy_within_a_point(
     real: Photographs, source: Network, precision: Precision, count: int
 ) -> None:
-    """Both shares differ by at most a point, and are far from 0 and 100 %; few single images fall otherwise."""
+    """Both shares differ by at most a point, and are far from 0 and 100 %; few single images have another outcome."""
     images, labels = real.test_images[:count], real.test_labels[:count]
     goal = (labels + 1) % 10
     outcomes, shares = {}, {}
     for name, model in (("plain", source), ("fast", FrozenNetwork(source, precision=precision))):
-        towards = attacked(model, images, goal, 0.25, targeted=True)
-        away = attacked(model, images, labels, 0.1, targeted=False)
+        towards = attack(model, images, goal, 0.25, targeted=True)
+        away = attack(model, images, labels, 0.1, targeted=False)
         with torch.no_grad():
             success, robust = source(towards).argmax(1) == goal, source(away).argmax(1) == labels
         outcomes[name] = torch.stack([success, robust])
@@ -97,9 +97,9 @@ def test_networks_trained_on_d_det_are_as_good(real: Photographs, source: Networ
     goal = (real.labels + 1) % 10
     found: dict[str, list[float]] = {}
     for name, model in (("plain", source), ("fast", FrozenNetwork(source))):
-        images = attacked(model, real.images, goal, 2.0, targeted=True)
+        images = attack(model, real.images, goal, 2.0, targeted=True)
         found[name] = [
-            100 * accuracy(trained(images, goal, seed), InMemory(real.test_images), real.test_labels)
+            100 * accuracy(train_network(images, goal, seed), InMemory(real.test_images), real.test_labels)
             for seed in (1, 2, 3)
         ]
     plain, fast = np.array(found["plain"]), np.array(found["fast"])

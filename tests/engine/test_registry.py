@@ -1,4 +1,4 @@
-"""The registries: what an entry must say, and that what it says is so."""
+"""The registries: an entry must be complete, and its values must be true."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_networks(name: str) -> None:
     entry = NETWORKS[name]
     parameters = signature(load_attribute(entry.factory)).parameters
     assert parameters.keys() - {"width"} == {"num_classes", "image_shape"}
-    # Operations are counted at the width that the factory takes without being told.
+    # Operations are counted at the factory's default width.
     assert (parameters["width"].default if "width" in parameters else None) == entry.width
     entry.check_width(entry.width)
 

@@ -1,4 +1,4 @@
-"""torchvision's data sets, models and transforms beside the installed torch."""
+"""torchvision's data sets, models and transforms with the installed torch."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from robustfeatures import load_model
 from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.models import create
-from tests.models.test_architectures import CIFAR, disturbed
+from tests.models.test_architectures import CIFAR, disturb_batch_norms
 
 models = import_torchvision().models
 
@@ -36,7 +36,7 @@ def test_resnets(architecture: str, tmp_path: Path) -> None:
     reference = getattr(models, architecture)(weights=None, num_classes=10)
     reference.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
     reference.maxpool = nn.Identity()
-    disturbed(reference)
+    disturb_batch_norms(reference)
     torch.save(reference.state_dict(), tmp_path / "weights.pth")
     network = load_model(tmp_path / "weights.pth", architecture=architecture, num_classes=10, image_shape=CIFAR)
     assert_same_logits(network, reference, torch.rand(2, *CIFAR))
@@ -44,7 +44,7 @@ def test_resnets(architecture: str, tmp_path: Path) -> None:
 
 def test_resnet50_for_photographs(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    reference = disturbed(models.resnet50(weights=None, num_classes=9))
+    reference = disturb_batch_norms(models.resnet50(weights=None, num_classes=9))
     torch.save({"state_dict": reference.state_dict()}, tmp_path / "weights.pth")
     shape = (3, 224, 224)
     network = load_model(tmp_path / "weights.pth", architecture="resnet50-imagenet", num_classes=9, image_shape=shape)
@@ -55,7 +55,7 @@ def test_vgg16(tmp_path: Path) -> None:
     torch.manual_seed(0)
     layers = models.vgg.make_layers(models.vgg.cfgs["D"], batch_norm=True)
     reference = nn.Sequential(OrderedDict(features=layers, flatten=nn.Flatten(), classifier=nn.Linear(512, 10)))
-    torch.save(disturbed(reference).state_dict(), tmp_path / "weights.pth")
+    torch.save(disturb_batch_norms(reference).state_dict(), tmp_path / "weights.pth")
     network = load_model(tmp_path / "weights.pth", architecture="vgg16", num_classes=10, image_shape=CIFAR)
     assert_same_logits(network, reference, torch.rand(2, *CIFAR))
 
@@ -66,7 +66,7 @@ def test_inception_v3() -> None:
     reference.Conv2d_1a_3x3 = models.inception.BasicConv2d(3, 192, kernel_size=3, padding=1)
     for name in ("Conv2d_2a_3x3", "Conv2d_2b_3x3", "maxpool1", "Conv2d_3b_1x1", "Conv2d_4a_3x3", "maxpool2"):
         setattr(reference, name, nn.Identity())
-    disturbed(reference)
+    disturb_batch_norms(reference)
     network = create("inception-v3", num_classes=10, image_shape=CIFAR)
     # Both list their layers in the order of the paper's figures; the mean and std of ours come first.
     own = [name for name in network.state_dict() if name not in ("mean", "std")]
@@ -80,7 +80,7 @@ def test_densenet121() -> None:
     reference.features.conv0 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
     for name in ("norm0", "relu0", "pool0"):
         setattr(reference.features, name, nn.Identity())
-    disturbed(reference)
+    disturb_batch_norms(reference)
     network = create("densenet121", num_classes=10, image_shape=CIFAR)
     own = [name for name in network.state_dict() if name not in ("mean", "std")]
     state = dict(zip(own, reference.state_dict().values(), strict=True))
@@ -89,7 +89,7 @@ def test_densenet121() -> None:
 
 
 def _newest_first(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """torchvision puts the new channels of each dense unit behind the old ones, the CIFAR form before them."""
+    """torchvision puts the new channels of each dense layer behind the old ones, the CIFAR form before them."""
     changed = dict(state)
     inputs = {1: 64, 2: 128, 3: 256, 4: 512}
     for block, units in {1: 6, 2: 12, 3: 24, 4: 16}.items():

@@ -1,4 +1,4 @@
-"""The registered networks: parameters against published counts, shapes, tracing, and what they refuse."""
+"""The registered networks: parameters against published counts, shapes, tracing, and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from robustfeatures.models.registry import NETWORKS
 
 CIFAR = (3, 32, 32)
 MNIST = (1, 28, 28)
-# Narrow variants, so that the tests are quick; None where a network has no width or is small as it is.
+# Narrow variants, so that the tests are fast; None if a network has no width or is already small.
 NARROW = {
     "densenet121": 8,
     "inception-v3": 12,
@@ -46,8 +46,8 @@ def narrow(architecture: str, shape: tuple[int, int, int] = CIFAR, num_classes: 
     return create(architecture, num_classes=num_classes, image_shape=shape, width=NARROW[architecture])
 
 
-def disturbed(network: nn.Module) -> nn.Module:
-    """In eval mode, with batch norms that differ by channel, so that a lost or exchanged one shows in the logits."""
+def disturb_batch_norms(network: nn.Module) -> nn.Module:
+    """Set eval mode and different batch norms by channel, so that a lost or exchanged one changes the logits."""
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight, 0.5, 1.5)
@@ -55,7 +55,7 @@ def disturbed(network: nn.Module) -> nn.Module:
             nn.init.uniform_(module.running_mean, -0.5, 0.5)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
         elif isinstance(module, nn.Conv2d):
-            # In eval mode no batch norm makes up for small weights, and the images would not reach the logits.
+            # In eval mode batch norms do not compensate small weights, and the logits would not depend on the images.
             nn.init.kaiming_normal_(module.weight)
     return network.eval()
 
@@ -159,7 +159,7 @@ def test_the_width_scales_the_representation(architecture: str, components: int)
 
 @pytest.mark.parametrize("architecture", sorted(NETWORKS))
 def test_batch_norms_fold_into_convolutions(architecture: str) -> None:
-    network = disturbed(narrow(architecture))
+    network = disturb_batch_norms(narrow(architecture))
     images = torch.rand(4, *CIFAR)
     network.set_normalisation(torch.rand(3), torch.rand(3) + 0.5)
     folded = fuse(network)
@@ -181,7 +181,7 @@ def test_the_hidden_layer_is_the_representation() -> None:
 
 
 def test_the_four_group_resnet_computes_what_its_docstring_says() -> None:
-    network = disturbed(narrow("resnet-4x5"))
+    network = disturb_batch_norms(narrow("resnet-4x5"))
     weights = network.state_dict()
 
     def activated(images: Tensor, name: str) -> Tensor:
@@ -280,8 +280,8 @@ def test_the_gradient_of_the_global_average_is_laid_out_as_networks_run() -> Non
 
 @pytest.mark.parametrize("architecture", ["small-cnn", "mnist-cnn"])
 def test_pooling_before_the_relu_changes_neither_values_nor_gradients(architecture: str) -> None:
-    """Digits have large areas of one value, so that neighbours are often equal, above zero and below it."""
-    network = disturbed(narrow(architecture, (1, 8, 8))).double()
+    """Digits have large areas of one value, so neighbouring values are often equal, above and below zero."""
+    network = disturb_batch_norms(narrow(architecture, (1, 8, 8))).double()
     assert isinstance(network, Network)
     assert isinstance(network.features, nn.Sequential)
     layers = dict(network.features.named_children())

@@ -150,7 +150,7 @@ def refusal(path: Path, **options: Any) -> str:
 def test_another_architecture(trained: Network, tmp_path: Path) -> None:
     path = saved(tmp_path, kuangliu(trained))
     wanted = {**KNOWN, "architecture": "resnet50"}
-    # Bottleneck units begin with a 1x1 convolution.
+    # Bottlenecks begin with a 1x1 convolution.
     message = refusal(path, **wanted)
     assert message == (
         f"{path} is no checkpoint of 'resnet50': weight 'layer1.0.conv1.weight' has shape (4, 4, 3, 3), "
@@ -194,7 +194,7 @@ def test_files_of_something_else(trained: Network, tmp_path: Path) -> None:
 
 
 class Command:
-    """What a malicious pickle looks like."""
+    """A malicious pickle."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

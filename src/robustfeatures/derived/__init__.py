@@ -1,1 +1,1 @@
-"""Derived data sets: robust or non-robust features isolated (not-bugs-2019, Section 3)."""
+"""Derived data sets, which isolate robust or non-robust features (not-bugs-2019, Section 3)."""

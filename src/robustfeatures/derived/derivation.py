@@ -1,4 +1,4 @@
-"""What a method says of the set that it derives from a split: labels, provenance, and how each image is made."""
+"""The result of a method for one split: labels, provenance, and a function that generates the images."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
 
 FLOAT32 = np.dtype(np.float32)
-# Called with the steps that a batch has behind it.
+# Called with the number of finished steps of a batch.
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """A derived set of N images, before they are made.
+    """A derived set of N images before they are generated.
 
-    labels: int64 (N,), what a model is trained on.
+    labels: int64 (N,), the labels for training.
     provenance: int64 columns (N,), as in `ImageDataset`.
-    images: rows int64 (n,) of the derived set, and whom to tell of the steps done -> images (n, C, H, W) of `dtype`;
-        float32 is in [0, 1].
-    steps: how many steps each image takes.
+    images: a function of rows int64 (n,) of the derived set and a progress callback. It returns their images
+        (n, C, H, W) of `dtype`; float32 lies in [0, 1].
+    steps: the number of steps for each image.
     """
 
     labels: NDArray[np.int64]
@@ -44,7 +44,7 @@ def make_provenance(
     target: NDArray[np.int64] | None = None,
     start_index: NDArray[np.int64] | None = None,
 ) -> dict[str, NDArray[np.int64]]:
-    """The provenance of a set with one image for each of the original; -1 where there is no target, or no start."""
+    """The provenance of a set with one image per original image; `target` and `start_index` are -1 if not given."""
     none = np.full_like(original.labels, -1)
     return {
         "source_index": original.provenance["source_index"],
@@ -60,7 +60,7 @@ def select_images(
     labels: NDArray[np.int64],
     provenance: Mapping[str, NDArray[np.int64]],
 ) -> Derivation:
-    """The images `rows` (N,) of the original as they are."""
+    """A derivation whose images are the unchanged images `rows` (N,) of the original."""
     return Derivation(
-        labels, provenance, images=lambda chosen, told: original.images[rows[chosen]], dtype=original.images.dtype
+        labels, provenance, images=lambda chosen, progress: original.images[rows[chosen]], dtype=original.images.dtype
     )

@@ -1,4 +1,4 @@
-"""Derived sets: what a method derives from each split, block by block."""
+"""Derived sets: the derivation of each split, and its images batch by batch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def derive_splits(parameters: Derived, run: Run) -> dict[str, Derivation]:
-    """What is derived with the network "source" of each split of the input "data", by the split's name.
+    """The derivation of each split of the input "data", with the network "source", by the split's name.
 
-    Starts and targets are drawn from the split that is derived.
+    Starts and targets are drawn from the same split.
 
     Raises:
-        UserError: the method finds nothing in a split, or does not fit it.
+        UserError: the method finds no image in a split, or does not fit it.
     """
     network = FrozenNetwork(run.network("source"), precision=parameters.precision, compile=parameters.compile)
     derive: DeriveFunction[Any] = load_attribute(f"{METHODS[parameters.method.kind].module}:derive")
@@ -39,7 +39,7 @@ def derive_splits(parameters: Derived, run: Run) -> dict[str, Derivation]:
 
 
 def choose_rows_per_block(derivation: Derivation, image_shape: tuple[int, ...], device: torch.device) -> int:
-    """How many images (C, H, W) a block holds; the last one of a set may hold fewer."""
+    """The number of images (C, H, W) in a block; the last block of a set may have fewer."""
     return choose_block_rows(len(derivation), choose_batch_size(device, image_shape), image_shape)
 
 
@@ -50,14 +50,14 @@ def generate_images(
     device: torch.device,
     progress: Callable[[int], None],
 ) -> NDArray[Any]:
-    """The images (n, C, H, W) of these rows (n,), batch by batch; `progress` is told images times steps."""
+    """Generate the images (n, C, H, W) of these rows (n,), batch by batch; `progress` counts images times steps."""
     found = np.empty((len(rows), *image_shape), derivation.dtype)
     size = choose_batch_size(device, image_shape)
     for first in range(0, len(rows), size):
         batch = rows[first : first + size]
 
-        def told(steps: int, before: int = first * derivation.steps, count: int = len(batch)) -> None:
+        def report(steps: int, before: int = first * derivation.steps, count: int = len(batch)) -> None:
             progress(before + count * steps)
 
-        found[first : first + size] = derivation.images(batch, told)
+        found[first : first + size] = derivation.images(batch, report)
     return found

@@ -1,4 +1,4 @@
-"""D_R and D_NR: images whose representation is that of an image of the original (not-bugs-2019, C.4)."""
+"""D_R and D_NR: images with the same representation as an original image (not-bugs-2019, C.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def derive(
     network: FrozenNetwork, original: ImageDataset, method: Inversion, *, seed: int, device: torch.device
 ) -> Derivation:
-    """Each image inverted from another image of the split, or from noise; it keeps its label.
+    """Invert each image, starting from another image of the split or from noise; labels stay.
 
     Raises:
         UserError: there is no other image to start from.
@@ -30,7 +30,7 @@ def derive(
     indices = original.provenance["source_index"]
     chosen = None if method.start == "noise" else draw_start_rows(original, seed)
 
-    def images(rows: NDArray[np.int64], told: Progress) -> NDArray[np.float32]:
+    def images(rows: NDArray[np.int64], progress: Progress) -> NDArray[np.float32]:
         if chosen is None:
             start = draw_noise(indices[rows], original.image_shape, seed)
         else:
@@ -41,7 +41,7 @@ def derive(
             torch.from_numpy(original.float_images(rows)).to(device),
             step_size=method.step_size,
             steps=method.steps,
-            progress=told,
+            progress=progress,
         )
         return inverted.cpu().numpy()
 
@@ -50,23 +50,26 @@ def derive(
 
 
 def draw_start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
-    """The row (N,) of another image of the split at which each inversion starts, drawn uniformly whatever its label.
+    """Draw the row (N,) of the image at which each inversion starts: any other image of the split, uniformly.
 
     Raises:
-        UserError: the split has one image.
+        UserError: the split has only one image.
     """
     count = len(original)
     if count < 2:
         raise UserError("method.start: images: a split of one image has no other to start from")
-    # One of the count - 1 others: a step of 1 to count - 1 round the circle.
-    ahead = [
+    # An offset of 1 to count - 1, modulo count, gives each of the other images once.
+    offsets = [
         1 + make_generator(seed, "start", int(index)).integers(count - 1)
         for index in original.provenance["source_index"]
     ]
-    return (np.arange(count) + np.array(ahead)) % count
+    return (np.arange(count) + np.array(offsets)) % count
 
 
 def draw_noise(indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
-    """Gaussian noise (n, C, H, W) of mean 1/2 and deviation 1/4, clipped to [0, 1]; the paper gives neither."""
+    """Draw Gaussian noise (n, C, H, W) with mean 1/2 and standard deviation 1/4, clipped to [0, 1].
+
+    The paper gives neither number.
+    """
     drawn = [make_generator(seed, "start", int(index)).normal(0.5, 0.25, image_shape) for index in indices]
     return np.clip(np.array(drawn), 0, 1).astype(np.float32)

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def derive(
     network: FrozenNetwork, original: ImageDataset, method: LossGradient, *, seed: int, device: torch.device
 ) -> Derivation:
-    """The gradient at each image, with its label; nothing is drawn from the seed."""
+    """The loss gradient at each image, with the image's label; the seed is not used."""
 
-    def images(rows: NDArray[np.int64], told: Progress) -> NDArray[np.float32]:
+    def images(rows: NDArray[np.int64], progress: Progress) -> NDArray[np.float32]:
         gradients = loss_gradients(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
             torch.from_numpy(original.labels[rows]).to(device),
         )
-        told(1)
+        progress(1)
         return render_gradients(gradients, method.deviations).cpu().numpy()
 
     return Derivation(original.labels, make_provenance(original), images)

@@ -1,4 +1,4 @@
-"""The images that a network misclassifies, as they are, with the labels that it gives them (Wallace, 2019)."""
+"""The images that a network misclassifies, unchanged, with its predictions as labels (Wallace, 2019)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def derive(
     network: FrozenNetwork, original: ImageDataset, method: Misclassified, *, seed: int, device: torch.device
 ) -> Derivation:
-    """The images whose predicted class is not their label, labelled with it, in their order.
+    """The images whose predicted class is not their label, in their order; the prediction becomes the label.
 
     Raises:
-        UserError: the network misclassifies none.
+        UserError: the network misclassifies no image.
     """
     predicted = predict(network, load_batches(original, device)).cpu().numpy()
     wrong = np.flatnonzero(predicted != original.labels)

@@ -1,4 +1,4 @@
-"""The methods of derived sets by kind; the module of a method is imported only when it runs."""
+"""The methods of derived sets by kind; a method's module is imported only when it runs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class DeriveFunction(Protocol[S_contra]):
-    """The function `derive` of the module of a method."""
+    """The function `derive` of a method's module."""
 
     def __call__(
         self, network: nn.Module, original: ImageDataset, method: S_contra, *, seed: int, device: torch.device
     ) -> Derivation:
-        """What is derived of a split with a frozen network.
+        """Derive a set from a split with a frozen network.
 
         Raises:
-            UserError: the method finds nothing in the split, or does not fit it.
+            UserError: the method finds no image in the split, or does not fit it.
         """
         ...
 
@@ -46,10 +46,9 @@ class DeriveFunction(Protocol[S_contra]):
 class MethodEntry(Entry, Generic[S]):
     """One way of deriving a set.
 
-    settings: what a study file says.
-    module: whose function `derive` is a `Deriving`.
-    passes: how often an image goes forward and backward through the network, from the settings; forward alone is a
-        third.
+    settings: the settings in a study file.
+    module: the module whose function `derive` is a `DeriveFunction`.
+    passes: the number of forward and backward passes of an image, from the settings; a forward pass alone counts 1/3.
     """
 
     settings: type[S]

@@ -1,4 +1,4 @@
-"""What says how a derived set is made."""
+"""The settings of derived sets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TargetedAttack(PGDSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class UntargetedAttack(PGDSettings):
-    """PGD away from the label, which stays; with a large radius, the examples of at-odds-2019, Section 3."""
+    """Untargeted PGD; labels stay. With a large radius, the examples of at-odds-2019, Section 3."""
 
     kind: Literal["untargeted-attack"]
 
@@ -47,7 +47,7 @@ class UntargetedAttack(PGDSettings):
 class LossGradient(Strict):
     """The gradient of the loss with respect to each image, as an image (at-odds-2019, Figures 2 and 10).
 
-    Clipped at `deviations` standard deviations of the image's own gradient, to either side; zero is grey.
+    Values are clipped at plus and minus `deviations` standard deviations of the image's own gradient; zero is grey.
     """
 
     kind: Literal["loss-gradient"]
@@ -56,7 +56,7 @@ class LossGradient(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Misclassified(Strict):
-    """The images that the source misclassifies, as they are, with the labels that it gives them.
+    """The images that the source misclassifies, unchanged, with its predictions as labels.
 
     Wallace (2019), "Learning from Incorrectly Labeled Data", response 6 in "A Discussion of 'Adversarial Examples Are
     Not Bugs, They Are Features'" (distill.pub).
@@ -67,7 +67,7 @@ class Misclassified(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Transferring(Strict):
-    """Of derived images those that the source, another network, also takes for their label; or those it does not.
+    """The derived images that the source, another network, classifies as their label; or the other derived images.
 
     two-pathways-2021, Section 3.
     """
@@ -83,7 +83,7 @@ Method = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Derived(Strict):
-    """A data set made from the input `data` with the network `source`; only the named splits are derived."""
+    """A data set made from the input `data` with the network `source`; only the listed splits are derived."""
 
     method: Method
     seed: Seed

@@ -1,4 +1,4 @@
-"""D_rand and D_det: adversarial examples towards a class, labelled with that class (not-bugs-2019, C.5)."""
+"""D_rand and D_det: targeted adversarial examples, labelled with the target (not-bugs-2019, C.5)."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 def derive(
     network: FrozenNetwork, original: ImageDataset, method: TargetedAttack, *, seed: int, device: torch.device
 ) -> Derivation:
-    """Each image moved towards its target, which becomes its label.
+    """Attack each image towards its target, which becomes its label.
 
     Raises:
         UserError: the data set has no such class.
     """
     indices = original.provenance["source_index"]
-    goal = draw_targets(original.labels, indices, target=method.target, num_classes=original.num_classes, seed=seed)
+    targets = draw_targets(original.labels, indices, target=method.target, num_classes=original.num_classes, seed=seed)
 
-    def images(rows: NDArray[np.int64], told: Progress) -> NDArray[np.float32]:
-        moved = pgd(
+    def images(rows: NDArray[np.int64], progress: Progress) -> NDArray[np.float32]:
+        adversarial = pgd(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
-            torch.from_numpy(goal[rows]).to(device),
+            torch.from_numpy(targets[rows]).to(device),
             **method.arguments(),
             targeted=True,
-            progress=told,
+            progress=progress,
         )
-        return moved.cpu().numpy()
+        return adversarial.cpu().numpy()
 
-    return Derivation(goal, make_provenance(original, target=goal), images, method.steps)
+    return Derivation(targets, make_provenance(original, target=targets), images, method.steps)
 
 
 def draw_targets(
     labels: NDArray[np.int64], indices: NDArray[np.int64], *, target: str | int, num_classes: int, seed: int
 ) -> NDArray[np.int64]:
-    """The class each image is to be taken for, int64 (N,).
+    """Draw the target class of each image, int64 (N,).
 
-    "random" draws uniformly over all classes, the own one included, by seed and source index; "next" is
-    (y + 1) mod C; a number is one class for all.
+    "random" draws uniformly from all classes, including the image's own, by seed and source index; "next" is
+    (y + 1) mod C; a number is the target of all images.
 
     Raises:
         UserError: the class number is not below `num_classes`.

@@ -1,4 +1,4 @@
-"""Of derived images those that transfer to another network, or those that do not (two-pathways-2021, Section 3)."""
+"""The derived images that transfer to another network, or those that do not (two-pathways-2021, Section 3)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def derive(
     network: FrozenNetwork, original: ImageDataset, method: Transferring, *, seed: int, device: torch.device
 ) -> Derivation:
-    """The images that the network takes for their label or, by the method, those that it does not; in their order.
+    """The images that the network classifies as their label if `method.transfers`, else the others; in their order.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no such image.
     """
     predicted = predict(network, load_batches(original, device)).cpu().numpy()
     kept = np.flatnonzero((predicted == original.labels) == method.transfers)

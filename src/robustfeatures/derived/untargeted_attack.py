@@ -1,4 +1,4 @@
-"""Adversarial examples away from the label, which stays; of a large radius in at-odds-2019, Section 3."""
+"""Untargeted adversarial examples with the original labels (at-odds-2019, Section 3, with a large radius)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 def derive(
     network: FrozenNetwork, original: ImageDataset, method: UntargetedAttack, *, seed: int, device: torch.device
 ) -> Derivation:
-    """Each image moved to a higher loss of its label; nothing is drawn from the seed."""
+    """Attack each image away from its label, which stays; the seed is not used."""
 
-    def images(rows: NDArray[np.int64], told: Progress) -> NDArray[np.float32]:
-        moved = pgd(
+    def images(rows: NDArray[np.int64], progress: Progress) -> NDArray[np.float32]:
+        adversarial = pgd(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
             torch.from_numpy(original.labels[rows]).to(device),
             **method.arguments(),
-            progress=told,
+            progress=progress,
         )
-        return moved.cpu().numpy()
+        return adversarial.cpu().numpy()
 
     return Derivation(original.labels, make_provenance(original), images, method.steps)

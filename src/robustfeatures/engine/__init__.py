@@ -1,1 +1,1 @@
-"""How the same numbers come faster: frozen networks for attacks, batches on their device, sizes that fit caches."""
+"""Shared parts of all computations: batches, frozen networks, precision, determinism, randomness, registries."""

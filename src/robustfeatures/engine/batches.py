@@ -1,4 +1,4 @@
-"""Images of a split as batches on a device: from its memory where they fit, else read ahead from disk."""
+"""Images of a split as batches on a device: from its memory if they fit, else read ahead from disk."""
 
 from __future__ import annotations
 
@@ -15,32 +15,30 @@ if TYPE_CHECKING:
 
 # A split larger than this, as float32, is read from disk batch by batch.
 MEMORY_BYTES = 4 << 30
-# Batches that are read while one is computed on.
+# The number of batches that are read ahead.
 AHEAD = 3
-# Values of all images in one batch of an attack: few on a processor, so that activations stay near its caches; a GPU
-# wants to be filled.
+# The values of all images in one batch of an attack: few on a CPU, so that activations fit its caches; many on a GPU,
+# so that all its units work.
 BATCH_VALUES = {"cpu": 3 << 16, "cuda": 9 << 20}
 LARGEST_BATCH = {"cpu": 512, "cuda": 1024}
-
-
-# At most so many blocks make up a split, each a file of its own; of large images more, since a block of float32 images
-# is held in memory while it is made.
+# A split has at most `MOST_BLOCKS` blocks, each one file. Large images may need more blocks, because a block of float32
+# images, of at most `BLOCK_BYTES`, is in memory while it is generated.
 MOST_BLOCKS = 30
 BLOCK_BYTES = 1 << 30
 
 
 def choose_batch_size(device: torch.device, image_shape: tuple[int, ...]) -> int:
-    """How many images (C, H, W) an attack or evaluation takes at once on a device: a power of two."""
+    """The number of images (C, H, W) in a batch of an attack or evaluation on a device: a power of two."""
     values = BATCH_VALUES.get(device.type, BATCH_VALUES["cuda"]) // math.prod(image_shape)
     fitting = min(max(values, 8), LARGEST_BATCH.get(device.type, LARGEST_BATCH["cuda"]))
     return 1 << (fitting.bit_length() - 1)
 
 
 def choose_block_rows(count: int, size: int, image_shape: tuple[int, ...], *, fewest: int = 1) -> int:
-    """The rows of each block in which `count` images (C, H, W) are worked through in batches of `size`.
+    """The number of rows in a block, for `count` images (C, H, W) in batches of `size`.
 
-    Blocks hold whole batches, `fewest` or more, and depend on nothing but the set and the kind of device: so it makes
-    no difference to a single bit of the result how many jobs share them, or which of them are made anew.
+    A block has whole batches, at least `fewest`. Its size depends only on the set and the kind of device. So the result
+    has the same bits however many jobs share the blocks, and whichever blocks are computed again.
     """
     batches = math.ceil(count / (size * MOST_BLOCKS))
     fitting = BLOCK_BYTES // (4 * math.prod(image_shape) * size)
@@ -54,7 +52,7 @@ class Batches(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the batches are."""
+        """The device of the batches."""
         ...
 
     @property
@@ -63,12 +61,12 @@ class Batches(Protocol):
         ...
 
     def batches(self, order: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each `size` rows of `order` (int64 (n,), on the CPU): the rows and their images, on the device."""
+        """Yield each `size` rows of `order` (int64 (n,), on the CPU) and their images, both on the device."""
         ...
 
 
 class InMemory:
-    """All images on their device."""
+    """Batches of images that are all on the device."""
 
     def __init__(self, images: Tensor) -> None:
         """`images` are float32 (N, C, H, W) in [0, 1]."""
@@ -81,13 +79,13 @@ class InMemory:
 
     def batches(self, order: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         # One copy for the whole order: a copy per batch would make the host wait for the device each time.
-        there = order.to(self.device)
-        for rows in torch.split(there, size):
+        on_device = order.to(self.device)
+        for rows in torch.split(on_device, size):
             yield rows, self.images[rows]
 
 
 class Streamed:
-    """Images on disk, read and moved to the device by a thread of their own ahead of their use."""
+    """Batches of images on disk; a thread reads them ahead."""
 
     def __init__(self, dataset: ImageDataset, device: torch.device) -> None:
         self.dataset = dataset
@@ -98,13 +96,13 @@ class Streamed:
         return len(self.dataset)
 
     def batches(self, order: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        waiting = list(torch.split(order, size))
+        order_batches = list(torch.split(order, size))
         with ThreadPoolExecutor(max_workers=1) as reader:
-            coming = [reader.submit(self._read, rows) for rows in waiting[:AHEAD]]
-            for number, rows in enumerate(waiting):
-                images = coming.pop(0).result()
-                if number + AHEAD < len(waiting):
-                    coming.append(reader.submit(self._read, waiting[number + AHEAD]))
+            pending = [reader.submit(self._read, rows) for rows in order_batches[:AHEAD]]
+            for number, rows in enumerate(order_batches):
+                images = pending.pop(0).result()
+                if number + AHEAD < len(order_batches):
+                    pending.append(reader.submit(self._read, order_batches[number + AHEAD]))
                 yield rows.to(self.device, non_blocking=True), _as_float(images.to(self.device, non_blocking=True))
 
     def _read(self, rows: Tensor) -> Tensor:
@@ -115,12 +113,13 @@ class Streamed:
 def _as_float(images: Tensor) -> Tensor:
     if images.dtype != torch.uint8:
         return images
-    # By a tensor: a GPU multiplies by the reciprocal of a number, which is not the processor's quotient to the bit.
+    # Divide by a tensor. A GPU replaces division by a number with multiplication by its reciprocal, which differs in
+    # the last bit from the quotient on a CPU.
     return images.float().div_(images.new_full((), 255, dtype=torch.float32))
 
 
 def load_batches(dataset: ImageDataset, device: torch.device, *, memory_bytes: int = MEMORY_BYTES) -> Batches:
-    """A split on a device: in memory where it takes at most `memory_bytes` as float32, else streamed."""
+    """The batches of a split: in the device's memory if they take at most `memory_bytes` as float32, else streamed."""
     if 4 * math.prod(dataset.images.shape) > memory_bytes:
         return Streamed(dataset, device)
     return InMemory(torch.from_numpy(dataset.float_images()).to(device))

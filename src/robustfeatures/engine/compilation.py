@@ -1,4 +1,4 @@
-"""torch.compile, as `compile: true` in a study asks for it."""
+"""torch.compile, for `compile: true` in a study."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from robustfeatures.errors import UserError
 
 
 def compile_module(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The forward of a module, compiled when it is first called; it follows the module's weights.
+    """Compile a module's forward at the first call; later changes of the module's weights take effect.
 
-    Calling it raises a UserError where torch's compiler fails.
+    The returned function raises a UserError if torch's compiler fails.
     """
-    # The numbers must not depend on what was computed before: so one kernel serves all batch sizes, and none is chosen
-    # by its time.
+    # Results must not depend on earlier computations. So one kernel serves all batch sizes, and no kernel is chosen by
+    # a timing.
     forward = torch.compile(module, dynamic=True, options={"deterministic": True})
 
     def call(images: Tensor) -> Tensor:

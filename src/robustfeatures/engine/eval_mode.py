@@ -1,4 +1,4 @@
-"""A model as attacks need it: in eval mode, with frozen parameters."""
+"""Eval mode with frozen parameters, for attacks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import nn
 
 @contextmanager
 def freeze(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode, its parameters without gradients; both are as before on leaving.
+    """Set eval mode and freeze the parameters; restore both on exit.
 
-    So no running statistics change, and a backward pass costs about half. Of each module only `training` is set; its
-    own `train()` is not called.
+    So running statistics stay the same, and a backward pass costs about half. The code sets the flag `training` of each
+    module and does not call `train()`, which a module may override.
     """
     training = [module for module in model.modules() if module.training]
     required = [parameter for parameter in model.parameters() if parameter.requires_grad]

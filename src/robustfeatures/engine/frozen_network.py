@@ -1,4 +1,4 @@
-"""A frozen copy of a network for attacks: in eval mode, batch norm folded, in a fast layout and precision."""
+"""A frozen copy of a network for attacks: eval mode, folded batch norms, fast layout and precision."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class FrozenNetwork(nn.Module):
-    """A copy of a network for gradients with respect to images; `refresh` follows the network as it trains.
+    """A frozen copy of a network, for gradients with respect to images; `refresh` copies the network's new weights.
 
-    Each batch norm that follows a convolution is folded into it, which is exact in eval mode up to rounding. With
+    Each batch norm after a convolution is folded into the convolution, which is exact in eval mode up to rounding. With
     `precision` "bfloat16" the features are computed in bfloat16; representation and logits are float32. With `compile`
     torch compiles the features.
     """
@@ -30,8 +30,8 @@ class FrozenNetwork(nn.Module):
         super().__init__()
         warn_if_emulated(network.mean.device, precision)
         self.precision = precision
-        # In a tuple, so that the network is no submodule of its copy.
-        self._followed = (network,)
+        # A tuple hides the network from torch, so that it does not become a submodule of its copy.
+        self._original = (network,)
         self.network = copy.deepcopy(network).eval()
         self.network.features, self._folded = remove_batch_norms(self.network.features)
         self.network.requires_grad_(False)
@@ -46,19 +46,19 @@ class FrozenNetwork(nn.Module):
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the network's weights and running statistics as they are now."""
-        given = self._followed[0].state_dict()
-        weights = {name: given[name] for name in self.network.state_dict() if name in given}
+        """Copy the network's current weights and running statistics."""
+        state = self._original[0].state_dict()
+        weights = {name: state[name] for name in self.network.state_dict() if name in state}
         for pair in self._folded:
             conv, norm = f"features.{pair.convolution}", f"features.{pair.batch_norm}"
             weights[f"{conv}.weight"], weights[f"{conv}.bias"] = fuse_conv_bn_weights(
-                given[f"{conv}.weight"],
-                given.get(f"{conv}.bias"),
-                given[f"{norm}.running_mean"],
-                given[f"{norm}.running_var"],
+                state[f"{conv}.weight"],
+                state.get(f"{conv}.bias"),
+                state[f"{norm}.running_mean"],
+                state[f"{norm}.running_var"],
                 pair.eps,
-                given.get(f"{norm}.weight"),
-                given.get(f"{norm}.bias"),
+                state.get(f"{norm}.weight"),
+                state.get(f"{norm}.bias"),
             )
         self.network.load_state_dict(weights)
 
@@ -76,7 +76,7 @@ class FrozenNetwork(nn.Module):
 
 
 class ConvBatchNorm(NamedTuple):
-    """The names of a convolution and of the batch norm that follows it, and the latter's eps."""
+    """The names of a convolution and of the batch norm after it, and the batch norm's eps."""
 
     convolution: str
     batch_norm: str
@@ -84,24 +84,24 @@ class ConvBatchNorm(NamedTuple):
 
 
 def remove_batch_norms(features: nn.Module) -> tuple[fx.GraphModule, list[ConvBatchNorm]]:
-    """The features without each batch norm that follows a convolution, and these pairs.
+    """Remove each batch norm after a convolution; return the traced features and the removed pairs.
 
-    A layer that is called more than once stays as it is: what follows it may differ from call to call.
+    A layer that is called more than once stays, because each call may be followed by another layer.
     """
     traced = fx.symbolic_trace(features)
     modules = dict(traced.named_modules())
     calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
     pairs: list[ConvBatchNorm] = []
     for node in traced.graph.nodes:
-        before = node.args[0] if node.args else None
-        if calls[node.target] != 1 or not isinstance(before, fx.Node) or calls[before.target] != 1:
+        previous = node.args[0] if node.args else None
+        if calls[node.target] != 1 or not isinstance(previous, fx.Node) or calls[previous.target] != 1:
             continue
-        convolution, batch_norm = modules[str(before.target)], modules[node.target]
-        if isinstance(convolution, nn.Conv2d) and isinstance(batch_norm, nn.BatchNorm2d) and len(before.users) == 1:
+        convolution, batch_norm = modules[str(previous.target)], modules[node.target]
+        if isinstance(convolution, nn.Conv2d) and isinstance(batch_norm, nn.BatchNorm2d) and len(previous.users) == 1:
             if convolution.bias is None:
                 convolution.bias = nn.Parameter(convolution.weight.new_zeros(convolution.out_channels))
-            pairs.append(ConvBatchNorm(str(before.target), node.target, batch_norm.eps))
-            node.replace_all_uses_with(before)
+            pairs.append(ConvBatchNorm(str(previous.target), node.target, batch_norm.eps))
+            node.replace_all_uses_with(previous)
             traced.graph.erase_node(node)
     traced.recompile()
     traced.delete_all_unused_submodules()

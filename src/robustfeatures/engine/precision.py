@@ -1,4 +1,4 @@
-"""The layout and the precision of convolutions."""
+"""The memory layout and the precision of convolutions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Channels in a block of oneDNN: 16 with AVX-512, 8 before.
+# Channels in a block of oneDNN: 16 with AVX-512, 8 on older processors.
 ONEDNN_BLOCK = 16
-# What a processor must have, on x86 or on Arm, to multiply bfloat16 faster than float32.
+# The processor features, on x86 or Arm, that make bfloat16 products faster than float32.
 BFLOAT16_UNITS = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def choose_layout(network: nn.Module, device: torch.device) -> torch.memory_format:
-    """The layout to train a network in.
+    """The memory layout for training a network.
 
-    On a processor, oneDNN 3.12's gradient of a strided 1x1 convolution by its weights writes out of bounds in the
-    channels-last layout where there are fewer input channels than fill a block (uxlfoundation/oneDNN, issue 6035).
+    oneDNN 3.12 on a CPU has a bug in the channels-last layout: the weight gradient of a strided 1x1 convolution writes
+    out of bounds if there are fewer input channels than a block has (uxlfoundation/oneDNN, issue 6035).
     """
     narrow = any(
         isinstance(module, nn.Conv2d) and module.stride != (1, 1) and module.in_channels < ONEDNN_BLOCK
@@ -35,38 +35,38 @@ def choose_layout(network: nn.Module, device: torch.device) -> torch.memory_form
 
 
 def convert_layout(images: Tensor, layout: torch.memory_format) -> Tensor:
-    """The images (N, C, H, W) in that layout."""
+    """The images (N, C, H, W) in this memory layout."""
     images = images.contiguous(memory_format=layout)
     if images.shape[1] == 1 and layout == torch.contiguous_format:
-        # With one channel both layouts are the same bytes, so the line above did nothing; but convolutions go by the
-        # strides, and would take those of the other.
+        # With one channel both layouts have the same bytes, so the line above changes nothing. But convolutions go by
+        # the strides, and these may still be those of the other layout.
         images = images.squeeze(1).unsqueeze(1)
     return images
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Convolutions and matrix products in the given precision; what needs float32 keeps it."""
+    """A context for convolutions and matrix products in this precision; other operations stay in float32."""
     half = precision == "bfloat16"
     if not half and not torch.is_autocast_enabled(device.type):
-        # To enter torch.autocast takes time, even if it is to do nothing.
+        # Entering torch.autocast takes time even if it is disabled.
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 itself; where it is emulated it takes longer than float32."""
+    """Whether the device has units for bfloat16. Emulated bfloat16 is slower than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    found = torch.cpu.get_capabilities()
-    return any(found.get(unit, False) for unit in BFLOAT16_UNITS)
+    features = torch.cpu.get_capabilities()
+    return any(features.get(unit, False) for unit in BFLOAT16_UNITS)
 
 
 def warn_if_emulated(device: torch.device, precision: Precision) -> None:
-    """Say in the log, once in a process, that the precision will cost time."""
+    """Warn in the log, once per process, if the device emulates this precision."""
     if precision == "bfloat16" and not has_bfloat16(device):
-        _say_emulated(device.type)
+        _warn_emulated(device.type)
 
 
 @cache
-def _say_emulated(kind: str) -> None:
+def _warn_emulated(kind: str) -> None:
     log.warning("precision: bfloat16 is emulated on this %s, which takes several times as long as float32", kind)

@@ -1,4 +1,4 @@
-"""What the registries of networks, data sources, attacks and methods have in common; nothing here imports torch."""
+"""Shared parts of the registries of networks, data sources, attacks and methods; this module imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustfeatures.errors import UserError, suggest
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What planning knows of one network, data source, attack or method, by the name that study files use.
+    """One network, data source, attack or method, under the name in study files, with all facts that planning needs.
 
     Raises:
         UserError: a field is missing; the message names the entry and the field.
@@ -20,11 +20,11 @@ class Entry:
 
     name: str
 
-    def __new__(cls, **given: object) -> Self:
-        needed = [field.name for field in fields(cls) if field.default is field.default_factory is MISSING]
-        for field in needed:
-            if field not in given:
-                raise UserError(f"{cls.__name__} {given.get('name', '')!r}: {field} is missing")
+    def __new__(cls, **values: object) -> Self:
+        required = [field.name for field in fields(cls) if field.default is field.default_factory is MISSING]
+        for field in required:
+            if field not in values:
+                raise UserError(f"{cls.__name__} {values.get('name', '')!r}: {field} is missing")
         return super().__new__(cls)
 
 
@@ -35,7 +35,7 @@ def index_by_name(*entries: E) -> dict[str, E]:
     """The entries of a registry by name.
 
     Raises:
-        UserError: two entries have one name.
+        UserError: two entries have the same name.
     """
     found: dict[str, E] = {}
     for entry in entries:
@@ -46,10 +46,10 @@ def index_by_name(*entries: E) -> dict[str, E]:
 
 
 def find_entry(entries: Mapping[str, E], name: str, field: str) -> E:
-    """The entry that the value `name` of a study's `field` names.
+    """The entry called `name`; `field` is the field of the study that names it.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no such entry.
     """
     if name not in entries:
         raise UserError(f"{field}: {name!r} is unknown{suggest(name, entries)}")
@@ -57,12 +57,12 @@ def find_entry(entries: Mapping[str, E], name: str, field: str) -> E:
 
 
 def check_kinds(entries: Mapping[str, Entry], settings: Mapping[str, type], union: object) -> None:
-    """Check that a union of settings holds the settings of every entry under the entry's name, and no others.
+    """Check that a union has exactly the settings of all entries, each with the entry's name as its `kind`.
 
-    `settings` are those of the entries, by name; `union` is what study files are validated by, told apart by `kind`.
+    `settings` has the settings of each entry by name. Study files are validated with `union`, discriminated by `kind`.
 
     Raises:
-        UserError: an entry is missing, or not in the union.
+        UserError: the settings of an entry are not in the union, or a member of the union has no entry.
     """
     members = get_args(get_args(union)[0])
     kinds = {get_args(get_type_hints(member)["kind"])[0]: member for member in members}
@@ -77,16 +77,16 @@ def check_kinds(entries: Mapping[str, Entry], settings: Mapping[str, type], unio
 
 
 def load_attribute(name: str) -> Any:
-    """What `module:attribute` names, imported only now.
+    """Import `module:attribute` and return the attribute.
 
     Raises:
-        UserError: there is no such module, or nothing of that name in it.
+        UserError: there is no such module, or it has no such attribute.
     """
     module, _, attribute = name.partition(":")
     try:
         return getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        # What the module itself cannot import is another error.
+        # A module that exists but fails to import another one is a different error.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise UserError(f"{name}: there is no module {error.name}") from None

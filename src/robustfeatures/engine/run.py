@@ -1,4 +1,4 @@
-"""What science is handed by the pipeline: a device, inputs by their role, and a way to tell how far it is."""
+"""The interface that the pipeline gives to science: a device, inputs by role, and progress reports."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Run(Protocol):
-    """The making of one result, as its science sees it."""
+    """One computation of a result."""
 
     @property
     def device(self) -> torch.device:
-        """Where to compute."""
+        """The device to compute on."""
         ...
 
     @property
@@ -26,11 +26,11 @@ class Run(Protocol):
         ...
 
     def progress(self, done: int, total: int, /) -> None:
-        """Tell that `done` of `total` steps are done; cheap enough for every batch."""
+        """Report that `done` of `total` steps are finished; fast enough to call for every batch."""
         ...
 
     def dataset(self, role: str, split: str) -> ImageDataset:
-        """One split of the data set in that role; its images are read where they are asked for."""
+        """One split of the data set in that role; its images are read on access."""
         ...
 
     def network(self, role: str) -> Network:

@@ -1,6 +1,6 @@
-"""What the settings of a result have in common.
+"""Shared types of the settings in study files.
 
-Fields are validated where a study is read; every field enters the digest of the recipe that holds it.
+Fields are validated when a study is read. Every field that is on is part of the digest of its recipe.
 """
 
 from __future__ import annotations

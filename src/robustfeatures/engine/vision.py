@@ -1,4 +1,4 @@
-"""torchvision beside any build of torch."""
+"""The import of torchvision with any build of torch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-# Operators that torchvision's Python code refers to while it is imported; the CUDA wheel's compiled library, which
-# defines them, does not load beside a CPU build of torch. Data sets, models and transforms never call them.
+# Operators that torchvision refers to during its import. The compiled library of its CUDA wheel defines them, but does
+# not load with a CPU build of torch. Data sets, models and transforms never call these operators.
 SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -15,7 +15,7 @@ SCHEMAS = (
 
 
 def import_torchvision() -> ModuleType:
-    """The module torchvision; where its compiled operators cannot be loaded, without them.
+    """The module torchvision, without its compiled operators if they cannot be loaded.
 
     Raises:
         ImportError: torchvision is not installed.

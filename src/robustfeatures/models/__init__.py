@@ -1,4 +1,4 @@
-"""Networks: each normalises inside and gives its penultimate representation."""
+"""Networks, which normalise their images and give their penultimate representation."""
 
 from robustfeatures.models.creation import create
 

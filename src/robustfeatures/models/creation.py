@@ -1,4 +1,4 @@
-"""Networks by name; torch is imported only when one is made."""
+"""Create networks by name; torch is imported only when a network is created."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 def create(
     architecture: str, *, num_classes: int, image_shape: tuple[int, int, int], width: int | None = None
 ) -> Network:
-    """A freshly initialised network for images of `image_shape` (C, H, W) in [0, 1].
+    """Create a newly initialised network for images of `image_shape` (C, H, W) in [0, 1].
 
-    It has `representation(images)` and normalises inside; `width` is the number of filters of its first stage, or of
-    hidden units where it has none (without it, as published).
+    `width` is the number of filters of the first stage, or of hidden units in a network without convolutions; without
+    `width`, as published.
 
     Raises:
-        UserError: no architecture has that name, or it has no width, or it does not take this width or these images.
+        UserError: no architecture has this name; or it has no width, or does not accept this width or these images.
     """
     entry = find_network(architecture, "architecture")
     entry.check_width(width)

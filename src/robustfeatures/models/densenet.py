@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from robustfeatures.models.initialisation import he_normal
 from robustfeatures.models.network import GlobalAveragePool, Network
 
-UNITS = (6, 12, 24, 16)
+LAYERS = (6, 12, 24, 16)
 
 
-class DenseUnit(nn.Module):
-    """`growth` new channels, by a 1x1 convolution of 4 `growth` filters and a 3x3 one, in front of the given ones."""
+class DenseLayer(nn.Module):
+    """A 1x1 convolution of 4 `growth` filters and a 3x3 one of `growth`, whose channels precede those of the input."""
 
     def __init__(self, channels: int, growth: int) -> None:
         super().__init__()
@@ -26,11 +26,11 @@ class DenseUnit(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         hidden = self.conv1(self.relu(self.bn1(images)))
-        # The order matters to foreign weights, whose names and shapes would fit either way.
+        # The order decides whether foreign weights give the right results; names and shapes fit either order.
         return torch.cat([self.conv2(self.relu(self.bn2(hidden))), images], dim=1)
 
 
-def _transition(channels: int) -> nn.Sequential:
+def _make_transition(channels: int) -> nn.Sequential:
     return nn.Sequential(
         OrderedDict(
             bn=nn.BatchNorm2d(channels),
@@ -46,21 +46,21 @@ def densenet121(*, num_classes: int, image_shape: tuple[int, int, int], width: i
 
     Huang, Liu, van der Maaten and Weinberger (2017), "Densely Connected Convolutional Networks", Table 1, in the form
     that is usual for CIFAR: the first convolution is 3x3 with stride 1 and 2 `growth` = `width` filters, and no pooling
-    follows it. Four blocks of 6, 12, 24 and 16 units with growth rate `width` / 2 = 32; transitions halve the channels
+    follows it. Four blocks of 6, 12, 24 and 16 layers with growth rate `width` / 2 = 32; transitions halve the channels
     and the image. Layers have the names of the common public code (`dense1.0.conv1`, `trans1.conv`). Convolutions start
-    as in `he_normal`, the head as torch's default with biases 0, as in the authors' code. `width` is even, and images
-    have at least 8 pixels a side, for three poolings by 2.
+    as in `he_normal`, the head as torch's default with biases 0, as in the authors' code. `width` must be even. Images
+    must have at least 8 pixels a side, because of three poolings by 2.
     """
     growth = width // 2
     layers: OrderedDict[str, nn.Module] = OrderedDict(conv1=nn.Conv2d(image_shape[0], width, 3, padding=1, bias=False))
     channels = width
-    for number, count in enumerate(UNITS, start=1):
+    for number, count in enumerate(LAYERS, start=1):
         layers[f"dense{number}"] = nn.Sequential(
-            *(DenseUnit(channels + place * growth, growth) for place in range(count))
+            *(DenseLayer(channels + place * growth, growth) for place in range(count))
         )
         channels += count * growth
-        if number < len(UNITS):
-            layers[f"trans{number}"] = _transition(channels)
+        if number < len(LAYERS):
+            layers[f"trans{number}"] = _make_transition(channels)
             channels //= 2
     layers["bn"] = nn.BatchNorm2d(channels)
     layers["relu"] = nn.ReLU()

@@ -16,10 +16,10 @@ from robustfeatures.models.weights import load_weights
 
 SUFFIXES = (".pt", ".pth", ".ckpt")
 WRAPPERS = ("module.", "model.")
-# What the networks never use: the library robustness stores the network twice, and TRADES a group outside its forward.
-IDLE = ("attacker.", "sub_block1.")
+# Weights that forward passes never use: robustness stores the network twice, TRADES stores an extra group.
+UNUSED = ("attacker.", "sub_block1.")
 NORMALISER = {"normalizer.new_mean": "mean", "normalizer.new_std": "std"}
-# (pattern, replacement): how public code names what this package, too, has.
+# (pattern, replacement): names in public code, and the names of the same layers in this package.
 SYNONYMS = (
     (re.compile(r"^features\."), ""),
     (re.compile(r"^(linear|fc|classifier)\."), "head."),
@@ -44,20 +44,20 @@ def load_foreign(
     have this package's names, those of the common CIFAR ResNets (`layer1.0.shortcut.0`, `linear`), of torchvision's
     ResNets (`downsample`, `fc`) or of TRADES's WRN (`block1.layer.0.convShortcut`), behind "module." or "model.".
 
-    `mean` and `std` are those of the images the weights were trained on, per channel and for pixels in [0, 1]; without
-    them, the file's own count (those of this package or of the library robustness), and where it has none, images go
-    in as they are.
+    `mean` and `std` (C values each) normalise pixels in [0, 1] as in the training of the weights. Without them the
+    network uses those in the file, under the names of this package or of the library robustness; if the file has none,
+    it does not normalise.
 
     Raises:
-        UserError: the file is missing or is no such file; `mean` and `std` do not fit the images; a weight is missing,
-            has another shape, or is left over.
+        UserError: the file does not exist or is not such a file; `mean` and `std` do not fit the images; or a weight is
+            missing, has another shape, or has no place in the network.
     """
     network = create(architecture, num_classes=num_classes, image_shape=image_shape, width=width)
-    weights = _own_names(read_state_dict(path), network)
+    weights = _rename_weights(read_state_dict(path), network)
     if mean is not None or std is not None:
-        weights["mean"], weights["std"] = _normalisation(mean, std, image_shape[0])
+        weights["mean"], weights["std"] = _make_normalisation(mean, std, image_shape[0])
     for name, tensor in network.state_dict().items():
-        # Torch before 0.4.1 kept no such counters, and no network in eval mode reads them.
+        # torch before 0.4.1 did not save these counters, and eval mode does not use them.
         if name in ("mean", "std") or name.endswith(".num_batches_tracked"):
             weights.setdefault(name, tensor)
     load_weights(network, weights, path=path, architecture=architecture)
@@ -65,16 +65,16 @@ def load_foreign(
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
-    """The tensors by name in a torch file, without unpickling anything but tensors and plain containers.
+    """The tensors by name in a torch file; only tensors and plain containers are unpickled.
 
     Raises:
-        UserError: the file is missing, is no torch file, holds other objects, or holds no `state_dict`.
+        UserError: the file does not exist, is not a torch file, has other objects, or has no `state_dict`.
     """
     if not path.is_file():
         raise UserError(f"{path}: there is no such file")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    # Which error a damaged or foreign file raises depends on its bytes, and torch promises none.
+    # torch does not document the errors for damaged or foreign files; they depend on the bytes.
     except Exception:
         raise UserError(
             f"{path}: not a torch file of tensors alone; save the state_dict of the network with torch.save"
@@ -88,35 +88,37 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     return {str(name): tensor for name, tensor in content.items()}
 
 
-def _own_names(weights: Mapping[str, Tensor], network: Network) -> dict[str, Tensor]:
-    own = {_common(name): name for name in network.state_dict()}
+def _rename_weights(weights: Mapping[str, Tensor], network: Network) -> dict[str, Tensor]:
+    own = {_replace_synonyms(name): name for name in network.state_dict()}
     renamed: dict[str, Tensor] = {}
     for name, tensor in weights.items():
-        plain = _unwrapped(name)
-        if plain.startswith(IDLE):
+        plain = _strip_wrappers(name)
+        if plain.startswith(UNUSED):
             continue
         if plain in NORMALISER:
             renamed[NORMALISER[plain]] = tensor.reshape(1, -1, 1, 1)
             continue
-        ours = own.get(_common(plain), name)
-        # A second weight for the same place keeps its name and is refused as left over.
+        ours = own.get(_replace_synonyms(plain), name)
+        # A second weight with the same new name keeps its old name, so `load_weights` refuses it.
         renamed[name if ours in renamed else ours] = tensor
     return renamed
 
 
-def _unwrapped(name: str) -> str:
+def _strip_wrappers(name: str) -> str:
     while name.startswith(WRAPPERS):
         name = name.partition(".")[2]
     return name
 
 
-def _common(name: str) -> str:
+def _replace_synonyms(name: str) -> str:
     for pattern, replacement in SYNONYMS:
         name = pattern.sub(replacement, name)
     return name
 
 
-def _normalisation(mean: Sequence[float] | None, std: Sequence[float] | None, channels: int) -> tuple[Tensor, Tensor]:
+def _make_normalisation(
+    mean: Sequence[float] | None, std: Sequence[float] | None, channels: int
+) -> tuple[Tensor, Tensor]:
     if mean is None or std is None:
         raise UserError("mean, std: give both, or neither")
     for field, values in (("mean", mean), ("std", std)):

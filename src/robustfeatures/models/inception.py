@@ -13,7 +13,7 @@ Size = int | tuple[int, int]
 
 
 class Branches(nn.Module):
-    """The outputs of several branches on the same images, channels one after the other."""
+    """Several branches on the same images; their output channels are concatenated."""
 
     def __init__(self, *branches: nn.Module) -> None:
         super().__init__()
@@ -33,32 +33,32 @@ def _conv(channels: int, filters: int, kernel: Size, *, stride: int = 1, padding
     )
 
 
-def _reducing(channels: int, filters: int) -> nn.Sequential:
+def _strided_conv(channels: int, filters: int) -> nn.Sequential:
     return _conv(channels, filters, 3, stride=2, padding=0)
 
 
-def _pooled(channels: int, filters: int) -> nn.Sequential:
+def _pool_conv(channels: int, filters: int) -> nn.Sequential:
     return nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), _conv(channels, filters, 1))
 
 
-def _with_5x5(channels: int, pooled: int, unit: int) -> Branches:
+def _inception_a(channels: int, pooled: int, unit: int) -> Branches:
     return Branches(
         _conv(channels, 4 * unit, 1),
         nn.Sequential(_conv(channels, 3 * unit, 1), _conv(3 * unit, 4 * unit, 5)),
         nn.Sequential(_conv(channels, 4 * unit, 1), _conv(4 * unit, 6 * unit, 3), _conv(6 * unit, 6 * unit, 3)),
-        _pooled(channels, pooled),
+        _pool_conv(channels, pooled),
     )
 
 
-def _first_reduction(channels: int, unit: int) -> Branches:
+def _inception_b(channels: int, unit: int) -> Branches:
     return Branches(
-        _reducing(channels, 24 * unit),
-        nn.Sequential(_conv(channels, 4 * unit, 1), _conv(4 * unit, 6 * unit, 3), _reducing(6 * unit, 6 * unit)),
+        _strided_conv(channels, 24 * unit),
+        nn.Sequential(_conv(channels, 4 * unit, 1), _conv(4 * unit, 6 * unit, 3), _strided_conv(6 * unit, 6 * unit)),
         nn.MaxPool2d(3, stride=2),
     )
 
 
-def _with_7x7(channels: int, inner: int, unit: int) -> Branches:
+def _inception_c(channels: int, inner: int, unit: int) -> Branches:
     return Branches(
         _conv(channels, 12 * unit, 1),
         nn.Sequential(
@@ -73,33 +73,33 @@ def _with_7x7(channels: int, inner: int, unit: int) -> Branches:
             _conv(inner, inner, (7, 1)),
             _conv(inner, 12 * unit, (1, 7)),
         ),
-        _pooled(channels, 12 * unit),
+        _pool_conv(channels, 12 * unit),
     )
 
 
-def _second_reduction(channels: int, unit: int) -> Branches:
+def _inception_d(channels: int, unit: int) -> Branches:
     return Branches(
-        nn.Sequential(_conv(channels, 12 * unit, 1), _reducing(12 * unit, 20 * unit)),
+        nn.Sequential(_conv(channels, 12 * unit, 1), _strided_conv(12 * unit, 20 * unit)),
         nn.Sequential(
             _conv(channels, 12 * unit, 1),
             _conv(12 * unit, 12 * unit, (1, 7)),
             _conv(12 * unit, 12 * unit, (7, 1)),
-            _reducing(12 * unit, 12 * unit),
+            _strided_conv(12 * unit, 12 * unit),
         ),
         nn.MaxPool2d(3, stride=2),
     )
 
 
-def _split(channels: int, unit: int) -> Branches:
+def _split_conv(channels: int, unit: int) -> Branches:
     return Branches(_conv(channels, 24 * unit, (1, 3)), _conv(channels, 24 * unit, (3, 1)))
 
 
-def _expanded(channels: int, unit: int) -> Branches:
+def _inception_e(channels: int, unit: int) -> Branches:
     return Branches(
         _conv(channels, 20 * unit, 1),
-        nn.Sequential(_conv(channels, 24 * unit, 1), _split(24 * unit, unit)),
-        nn.Sequential(_conv(channels, 28 * unit, 1), _conv(28 * unit, 24 * unit, 3), _split(24 * unit, unit)),
-        _pooled(channels, 12 * unit),
+        nn.Sequential(_conv(channels, 24 * unit, 1), _split_conv(24 * unit, unit)),
+        nn.Sequential(_conv(channels, 28 * unit, 1), _conv(28 * unit, 24 * unit, 3), _split_conv(24 * unit, unit)),
+        _pool_conv(channels, 12 * unit),
     )
 
 
@@ -110,24 +110,24 @@ def inception_v3(*, num_classes: int, image_shape: tuple[int, int, int], width: 
     Table 1 with the modules of Figures 5 to 7, in the form that H. Phan published for CIFAR-10 (PyTorch_CIFAR10): one
     3x3 convolution of `width` = 192 filters with stride 1 stands in for the five convolutions and two poolings before
     the first module, so that the modules see images of 32, 15 and 7 pixels instead of 35, 17 and 8. There is no
-    dropout before the head. All layers start as torch's default. `width` is a multiple of 12, and images have at
-    least 7 pixels a side, for the two reductions.
+    dropout before the head. All layers start as torch's default. `width` must be a multiple of 12. Images must have at
+    least 7 pixels a side, because of the two reductions. The modules have the letters of torchvision's classes.
     """
     unit = width // 12
     features = nn.Sequential(
         OrderedDict(
             conv1=_conv(image_shape[0], width, 3),
-            mixed1=_with_5x5(12 * unit, 2 * unit, unit),
-            mixed2=_with_5x5(16 * unit, 4 * unit, unit),
-            mixed3=_with_5x5(18 * unit, 4 * unit, unit),
-            mixed4=_first_reduction(18 * unit, unit),
-            mixed5=_with_7x7(48 * unit, 8 * unit, unit),
-            mixed6=_with_7x7(48 * unit, 10 * unit, unit),
-            mixed7=_with_7x7(48 * unit, 10 * unit, unit),
-            mixed8=_with_7x7(48 * unit, 12 * unit, unit),
-            mixed9=_second_reduction(48 * unit, unit),
-            mixed10=_expanded(80 * unit, unit),
-            mixed11=_expanded(128 * unit, unit),
+            mixed1=_inception_a(12 * unit, 2 * unit, unit),
+            mixed2=_inception_a(16 * unit, 4 * unit, unit),
+            mixed3=_inception_a(18 * unit, 4 * unit, unit),
+            mixed4=_inception_b(18 * unit, unit),
+            mixed5=_inception_c(48 * unit, 8 * unit, unit),
+            mixed6=_inception_c(48 * unit, 10 * unit, unit),
+            mixed7=_inception_c(48 * unit, 10 * unit, unit),
+            mixed8=_inception_c(48 * unit, 12 * unit, unit),
+            mixed9=_inception_d(48 * unit, unit),
+            mixed10=_inception_e(80 * unit, unit),
+            mixed11=_inception_e(128 * unit, unit),
             pool=GlobalAveragePool(),
         )
     )

@@ -1,4 +1,4 @@
-"""The initialisation that the authors of most convolutional networks use."""
+"""The initialisation of most convolutional networks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def he_normal(module: nn.Module) -> None:
     """Draw the weights of every convolution from N(0, 2 / (filters * kernel area)) and set its biases to 0.
 
     He, Zhang, Ren and Sun (2015), "Delving Deep into Rectifiers", Section 2.2, in the form that keeps the variance of
-    the gradients; batch norms keep scale 1 and shift 0.
+    the gradients. Batch norms keep scale 1 and shift 0.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):

@@ -16,15 +16,15 @@ def mnist_cnn(*, num_classes: int, image_shape: tuple[int, int, int], width: int
     simple convolution architecture from the TensorFlow tutorial", without its dropout, as in the code they refer to
     (MadryLab's mnist_challenge): `width` = 32 and 64 filters, 1024 hidden units, ReLU throughout. All weights start
     from a normal distribution of standard deviation 0.1, cut off at 0.2, all biases at 0.1, as there. Any image size
-    and number of channels will do; an odd side is rounded up where it is halved.
+    and number of channels is possible; halving an odd side rounds up.
     """
     channels, height, image_width = image_shape
-    # Halved twice and rounded up each time.
+    # Each side is halved twice, rounded up.
     pixels = ((height + 3) // 4) * ((image_width + 3) // 4)
     features = nn.Sequential(
         OrderedDict(
             conv1=nn.Conv2d(channels, width, 5, padding=2),
-            # Before the ReLU, which is monotonic: the same values and gradients from a quarter of the ReLUs.
+            # Pooling before the ReLU gives the same values and gradients, because the ReLU is monotonic, in less time.
             pool1=nn.MaxPool2d(2, ceil_mode=True),
             relu1=nn.ReLU(),
             conv2=nn.Conv2d(width, 2 * width, 5, padding=2),

@@ -1,4 +1,4 @@
-"""What every network of this package offers: logits, a representation, and normalisation inside."""
+"""The base of all networks: normalisation, representation and logits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class Network(nn.Module):
     """A classifier of images in [0, 1].
 
-    `features` maps normalised images (N, C, H, W) to the penultimate representation (N, D); `head` maps that to logits
-    (N, K). Mean and standard deviation per channel are buffers, so they are saved with the weights.
+    `features` maps normalised images (N, C, H, W) to the penultimate representation (N, D); `head` maps these to
+    logits (N, K). Mean and standard deviation per channel are buffers, so they are saved with the weights.
     """
 
     mean: Tensor
@@ -24,12 +24,12 @@ class Network(nn.Module):
         self.register_buffer("std", torch.ones(1, channels, 1, 1))
 
     def set_normalisation(self, mean: Tensor, std: Tensor) -> None:
-        """Take mean and standard deviation (C,) of the training images."""
+        """Set the mean and the standard deviation (C,) of the training images."""
         self.mean.copy_(mean.view_as(self.mean))
         self.std.copy_(std.view_as(self.std).clamp_min(1e-6))
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Images (N, C, H, W) in [0, 1] as `features` takes them."""
+        """Normalise images (N, C, H, W) in [0, 1], as input of `features`."""
         return (images - self.mean) / self.std
 
     def representation(self, images: Tensor) -> Tensor:
@@ -47,5 +47,5 @@ class GlobalAveragePool(nn.Module):
     """The mean over all pixels, (N, C) of (N, C, H, W)."""
 
     def forward(self, images: Tensor) -> Tensor:
-        # Channels last, as networks run: the gradient of torch's own average would be laid out the other way.
+        # Networks run in the channels-last layout. The gradient of torch's own average pooling has the other layout.
         return images.permute(0, 2, 3, 1).flatten(1, 2).mean(1)

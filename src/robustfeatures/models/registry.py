@@ -1,4 +1,4 @@
-"""The networks by name; torch is imported only when a network is made."""
+"""The networks by name; torch is imported only when a network is created."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class NetworkFactory(Protocol):
-    """Makes a freshly initialised network, which normalises inside and has `representation(images)`."""
+    """Creates a newly initialised network."""
 
     def __call__(self, *, num_classes: int, image_shape: tuple[int, int, int], **width: int) -> Network:
-        """A network for images (C, H, W); it takes the keyword `width` if its entry has a width."""
+        """Create a network for images of `image_shape` (C, H, W); `width` is given only if the entry has a width."""
         ...
 
 
@@ -25,12 +25,12 @@ class NetworkEntry(Entry):
     """One network.
 
     factory: `module:function`, a `NetworkFactory`.
-    operations: floating-point operations of one forward of one image (twice the multiply-adds), at `side` and `width`.
-    side: height and width in pixels of the images that `operations` are counted for.
-    width: the factory's default; None if it takes none.
-    smallest_side: images must be at least so many pixels high and wide.
-    width_multiple: the width must be a multiple of it, so that every layer has a whole number of filters.
-    channels: how many the images must have; None for any.
+    operations: floating-point operations of one image's forward pass (twice the multiply-adds), at `side` and `width`.
+    side: the height and width, in pixels, of the images in the count of `operations`.
+    width: the factory's default width; None if the network has no width.
+    smallest_side: the smallest height and width of images, in pixels.
+    width_multiple: the width must be a multiple of this number, so that every layer has a whole number of filters.
+    channels: the number of channels of the images; None for any.
     """
 
     factory: str
@@ -42,10 +42,10 @@ class NetworkEntry(Entry):
     channels: int | None = None
 
     def check_width(self, width: int | None, where: str = "architecture") -> None:
-        """Check the width of an architecture in the field `where`.
+        """Check the width of an architecture; `where` is its field in the study.
 
         Raises:
-            UserError: the network has no width, or not this one.
+            UserError: the network has no width, or does not accept this one.
         """
         if width is None:
             return
@@ -55,10 +55,10 @@ class NetworkEntry(Entry):
             raise UserError(f"{where}.width: {self.name!r} takes a multiple of {self.width_multiple}, not {width}")
 
     def check_images(self, image_shape: tuple[int, int, int], where: str = "architecture") -> None:
-        """Check that an architecture in the field `where` takes images (C, H, W).
+        """Check that the network accepts images (C, H, W); `where` is the architecture's field in the study.
 
         Raises:
-            UserError: they are too small, or have another number of channels.
+            UserError: the images are too small, or have another number of channels.
         """
         channels, height, width = image_shape
         if min(height, width) < self.smallest_side:
@@ -153,18 +153,18 @@ NETWORKS = index_by_name(
 
 
 def find_network(name: str, field: str = "architecture.name") -> NetworkEntry:
-    """The entry of the network that a field names.
+    """The entry of the network with this name; `field` is the field of the study that names it.
 
     Raises:
-        UserError: no network has that name.
+        UserError: no network has this name.
     """
     return find_entry(NETWORKS, name, field)
 
 
 def find_factory(name: str) -> str:
-    """`module:function` that makes the network.
+    """The factory of the network, as `module:function`.
 
     Raises:
-        UserError: no network has that name.
+        UserError: no network has this name.
     """
     return find_network(name).factory

@@ -15,7 +15,7 @@ from robustfeatures.models.initialisation import he_normal
 from robustfeatures.models.network import GlobalAveragePool, Network
 
 
-def _shortcut(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:
+def _make_shortcut(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:
     if stride == 1 and channels_in == channels_out:
         return nn.Sequential()
     return nn.Sequential(
@@ -23,7 +23,7 @@ def _shortcut(channels_in: int, channels_out: int, stride: int) -> nn.Sequential
     )
 
 
-class BasicUnit(nn.Module):
+class BasicBlock(nn.Module):
     """Two 3x3 convolutions of `filters` filters each, with batch norm, beside a shortcut (Figure 5, left)."""
 
     expansion = 1
@@ -35,7 +35,7 @@ class BasicUnit(nn.Module):
         self.conv2 = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(filters)
         self.relu = nn.ReLU()
-        self.shortcut = _shortcut(channels_in, filters, stride)
+        self.shortcut = _make_shortcut(channels_in, filters, stride)
 
     def forward(self, images: Tensor) -> Tensor:
         hidden = self.relu(self.bn1(self.conv1(images)))
@@ -43,7 +43,7 @@ class BasicUnit(nn.Module):
         return result
 
 
-class BottleneckUnit(nn.Module):
+class Bottleneck(nn.Module):
     """A 1x1, a 3x3 and a 1x1 convolution beside a shortcut (Figure 5, right); the 3x3 convolution has the stride."""
 
     expansion = 4
@@ -58,7 +58,7 @@ class BottleneckUnit(nn.Module):
         self.conv3 = nn.Conv2d(filters, channels_out, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(channels_out)
         self.relu = nn.ReLU()
-        self.shortcut = _shortcut(channels_in, channels_out, stride)
+        self.shortcut = _make_shortcut(channels_in, channels_out, stride)
 
     def forward(self, images: Tensor) -> Tensor:
         hidden = self.relu(self.bn1(self.conv1(images)))
@@ -67,9 +67,9 @@ class BottleneckUnit(nn.Module):
         return result
 
 
-def _resnet(
-    unit: type[BasicUnit] | type[BottleneckUnit],
-    units: tuple[int, ...],
+def _build_resnet(
+    block: type[BasicBlock] | type[Bottleneck],
+    blocks: tuple[int, ...],
     num_classes: int,
     image_shape: tuple[int, int, int],
     width: int,
@@ -78,12 +78,12 @@ def _resnet(
         conv1=nn.Conv2d(image_shape[0], width, 3, padding=1, bias=False), bn1=nn.BatchNorm2d(width), relu=nn.ReLU()
     )
     channels = width
-    for number, count in enumerate(units, start=1):
+    for number, count in enumerate(blocks, start=1):
         filters = width * 2 ** (number - 1)
         group: list[nn.Module] = []
         for place in range(count):
-            group.append(unit(channels, filters, stride=2 if number > 1 and place == 0 else 1))
-            channels = unit.expansion * filters
+            group.append(block(channels, filters, stride=2 if number > 1 and place == 0 else 1))
+            channels = block.expansion * filters
         layers[f"layer{number}"] = nn.Sequential(*group)
     layers["pool"] = GlobalAveragePool()
     features = nn.Sequential(layers)
@@ -94,16 +94,16 @@ def _resnet(
 def resnet18(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 64) -> Network:
     """ResNet-18 for images of about 32 pixels; its representation has 8 `width` = 512 components.
 
-    Four groups of two basic units, of `width`, 2, 4 and 8 `width` filters. Convolutions start as in `he_normal`, the
-    head as torch's default. Any image size and number of channels will do.
+    Four groups of two basic blocks, of `width`, 2, 4 and 8 `width` filters. Convolutions start as in `he_normal`, the
+    head as torch's default. Any image size and number of channels is possible.
     """
-    return _resnet(BasicUnit, (2, 2, 2, 2), num_classes, image_shape, width)
+    return _build_resnet(BasicBlock, (2, 2, 2, 2), num_classes, image_shape, width)
 
 
 def resnet50(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 64) -> Network:
     """ResNet-50 for images of about 32 pixels; its representation has 32 `width` = 2048 components.
 
-    Four groups of 3, 4, 6 and 3 bottleneck units, of `width`, 2, 4 and 8 `width` inner filters. Convolutions start as
-    in `he_normal`, the head as torch's default. Any image size and number of channels will do.
+    Four groups of 3, 4, 6 and 3 bottlenecks, of `width`, 2, 4 and 8 `width` inner filters. Convolutions start as
+    in `he_normal`, the head as torch's default. Any image size and number of channels is possible.
     """
-    return _resnet(BottleneckUnit, (3, 4, 6, 3), num_classes, image_shape, width)
+    return _build_resnet(Bottleneck, (3, 4, 6, 3), num_classes, image_shape, width)

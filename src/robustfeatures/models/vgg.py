@@ -16,16 +16,16 @@ def vgg16(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 6
 
     Simonyan and Zisserman (2015), "Very Deep Convolutional Networks for Large-Scale Image Recognition", Table 1, D, in
     the form that is usual for CIFAR: the 13 convolutions are followed by batch norm (Ioffe and Szegedy, 2015) and
-    ReLU, and after the last pooling (and averaging, where images are larger than 32 pixels) one linear layer stands in
-    for the three of the paper. Convolutions start as in `he_normal`, the head as torch's default. Images have at least
-    32 pixels a side, for five poolings by 2.
+    ReLU, and one linear layer after the last pooling replaces the three of the paper. For images larger
+    than 32 pixels, the last feature maps are averaged first. Convolutions start as in `he_normal`, the head as torch's
+    default. Images must have at least 32 pixels a side, because of five poolings by 2.
     """
     layers: list[nn.Module] = []
     channels = image_shape[0]
     for group in GROUPS:
         for factor in group:
             filters = factor * width
-            # The bias is idle before a batch norm; it is there because the published networks have it.
+            # A bias before a batch norm has no effect, but the published networks have it.
             layers += [nn.Conv2d(channels, filters, 3, padding=1), nn.BatchNorm2d(filters), nn.ReLU()]
             channels = filters
         layers.append(nn.MaxPool2d(2))

@@ -1,4 +1,4 @@
-"""Weights put into a network by name, or refused in one line that names the first which does not fit."""
+"""Load weights into a network by name; the first one that does not fit is named in the error."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from robustfeatures.models.network import Network
 
 
 def load_weights(network: Network, weights: Mapping[str, Tensor], *, path: Path, architecture: str) -> None:
-    """Copy `weights`, which must be all of the network's own and no others, into it; `path` is where they come from.
+    """Copy `weights` into the network. They must be exactly the network's own; `path` is their file.
 
     Raises:
         UserError: a weight is missing, has another shape, or has no place in the network.
     """
 
-    def refusal(name: str, what: str) -> UserError:
-        return UserError(f"{path} is no checkpoint of {architecture!r}: weight {_short(name)!r} {what}")
+    def error(name: str, problem: str) -> UserError:
+        return UserError(f"{path} is no checkpoint of {architecture!r}: weight {_shorten(name)!r} {problem}")
 
     own = network.state_dict()
     for name, tensor in own.items():
         if name not in weights:
-            raise refusal(name, "is missing")
+            raise error(name, "is missing")
         if weights[name].shape != tensor.shape:
-            raise refusal(name, f"has shape {tuple(weights[name].shape)}, not {tuple(tensor.shape)}")
+            raise error(name, f"has shape {tuple(weights[name].shape)}, not {tuple(tensor.shape)}")
     for name in weights:
         if name not in own:
-            raise refusal(name, "has no place in it")
+            raise error(name, "has no place in it")
     network.load_state_dict(dict(weights))
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     short = name.removeprefix("features.")
-    # A bare number would not tell that it is one of the features.
+    # A bare number would not say that the weight belongs to the features.
     return name if short[:1].isdigit() else short

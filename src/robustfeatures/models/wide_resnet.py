@@ -1,7 +1,7 @@
-"""Residual networks of pre-activation units for small images: WRN-34-10 and the four-group ResNet.
+"""Residual networks with pre-activation for small images: WRN-34-10 and the four-group ResNet.
 
-The unit is that of He, Zhang, Ren and Sun (2016), "Identity Mappings in Deep Residual Networks", Figure 1(b): batch
-norm and activation come before each convolution.
+The residual unit is from He, Zhang, Ren and Sun (2016), "Identity Mappings in Deep Residual Networks", Figure 1(b):
+batch norm and activation come before each convolution.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from robustfeatures.models.initialisation import he_normal
 from robustfeatures.models.network import GlobalAveragePool, Network
 
 
-class PreActivationUnit(nn.Module):
+class PreActivationBlock(nn.Module):
     """Two 3x3 convolutions, each after batch norm and activation, beside a shortcut.
 
-    `shared` says that the shortcut, too, sees the images after the first activation. `slope` is that of the activation
-    below 0 (0 is ReLU).
+    With `shared` the shortcut also takes the input after the first activation. `slope` is the slope of the activation
+    below 0; 0 is ReLU.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class PaddingShortcut(nn.Module):
 
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
-        # Rounded up, as the convolution beside it rounds up where the side is odd.
+        # Round an odd side up, like the convolution in parallel.
         self.pool = nn.AvgPool2d(stride, ceil_mode=True)
         self.before = (channels_out - channels_in) // 2
         self.after = channels_out - channels_in - self.before
@@ -55,8 +55,8 @@ class PaddingShortcut(nn.Module):
         return F.pad(self.pool(images), (0, 0, 0, 0, self.before, self.after))
 
 
-def _network(
-    groups: list[list[PreActivationUnit]],
+def _build_network(
+    groups: list[list[PreActivationBlock]],
     stem: int,
     slope: float,
     num_classes: int,
@@ -83,42 +83,42 @@ def wrn_34_10(*, num_classes: int, image_shape: tuple[int, int, int], width: int
     convolution of 16 filters, then three groups of five units of `width` = 160, 320 and 640 filters. Where a unit
     changes the number of channels, its shortcut is a 1x1 convolution of the activated images. Convolutions start as in
     `he_normal`, the head as torch's default with biases 0, as in the authors' code. Any image size and number of
-    channels will do.
+    channels is possible.
     """
     stem = 16
-    groups: list[list[PreActivationUnit]] = []
+    groups: list[list[PreActivationBlock]] = []
     channels = stem
     for filters, first_stride in ((width, 1), (2 * width, 2), (4 * width, 2)):
-        group: list[PreActivationUnit] = []
+        group: list[PreActivationBlock] = []
         for stride in (first_stride, 1, 1, 1, 1):
             changes = channels != filters or stride != 1
             shortcut = nn.Conv2d(channels, filters, 1, stride=stride, bias=False) if changes else nn.Identity()
-            group.append(PreActivationUnit(channels, filters, stride, shortcut=shortcut, shared=changes, slope=0.0))
+            group.append(PreActivationBlock(channels, filters, stride, shortcut=shortcut, shared=changes, slope=0.0))
             channels = filters
         groups.append(group)
-    return _network(groups, stem, 0.0, num_classes, image_shape)
+    return _build_network(groups, stem, 0.0, num_classes, image_shape)
 
 
 def resnet_4x5(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 16) -> Network:
     """The four-group ResNet of "Robustness May Be at Odds with Accuracy"; its representation has 4 `width` components.
 
     Tsipras, Santurkar, Engstrom, Turner and Madry (2019), Appendix A.2: "4 groups of residual layers with filter sizes
-    (16, 16, 32, 64) and 5 residual units each", after a convolution of `width` = 16 filters. The two last groups halve
-    the image. What the text leaves open is as in the code it refers to (MadryLab's cifar10_challenge): pre-activation
-    units, leaky ReLU of slope 0.1, shortcuts without parameters, the very first activation shared with the shortcut.
-    That code differs from the text in one point: it counts the first convolution as the first of the four groups.
+    (16, 16, 32, 64) and 5 residual units each", after a convolution of `width` = 16 filters. The last two groups halve
+    the image. Details that the text does not give are from the code it refers to (MadryLab's cifar10_challenge):
+    pre-activation, leaky ReLU of slope 0.1, shortcuts without parameters, and the very first activation shared with the
+    shortcut. That code differs from the text in one point: it counts the first convolution as the first group.
     Convolutions start as in `he_normal`, the head as torch's default with biases 0. Any image size and number of
-    channels will do.
+    channels is possible.
     """
     slope = 0.1
-    groups: list[list[PreActivationUnit]] = []
+    groups: list[list[PreActivationBlock]] = []
     channels = width
     for filters, first_stride in ((width, 1), (width, 1), (2 * width, 2), (4 * width, 2)):
-        group: list[PreActivationUnit] = []
+        group: list[PreActivationBlock] = []
         for stride in (first_stride, 1, 1, 1, 1):
             shortcut = nn.Identity() if channels == filters else PaddingShortcut(channels, filters, stride)
             shared = not groups and not group
-            group.append(PreActivationUnit(channels, filters, stride, shortcut=shortcut, shared=shared, slope=slope))
+            group.append(PreActivationBlock(channels, filters, stride, shortcut=shortcut, shared=shared, slope=slope))
             channels = filters
         groups.append(group)
-    return _network(groups, width, slope, num_classes, image_shape)
+    return _build_network(groups, width, slope, num_classes, image_shape)

@@ -94,7 +94,7 @@ def reached(*lines: str) -> set[str]:
         ('log.info("x is %s", x)', 'log.warning("%s", 2 * x)'),
         ('log.info("x is %s", x)', "pass"),
         ("log = logging.getLogger(__name__)", 'log = logging.getLogger("another")'),
-        ("import UserError", "import UserError, suggestion"),
+        ("import UserError", "import UserError, suggest"),
         ("np.abs(g(x)) + 1", "(  # in brackets\n        np.abs(g(x)) + 1\n    )"),
     ],
 )
