@@ -111,8 +111,7 @@ def train(
     for bit the ones of a training that was never interrupted.
 
     Raises:
-        UserError: the loss is not finite (checked every `CHECK_LOSS_EVERY` steps), a weight is not finite after the
-            last step, or the network cannot train on a last batch of one image.
+        UserError: the loss or a final weight is not finite, or the network cannot train on a last batch of one image.
     """
     probes = tuple(probes)
     warn_if_emulated(images.device, precision)
