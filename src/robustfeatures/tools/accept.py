@@ -159,8 +159,10 @@ def _make_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]
     return now
 
     """The digests of a payload's files: the content digest of the stage's main file, SHA-256 of the others."""
+
+
 def _contents(manifest: Mapping[str, Any], payload: str) -> dict[str, str]:
-    """The digests of a payload's files: the content digest of the stage's main file or folder, SHA-256 of the others."""
+    """The digests of a payload's files: the content digest of the stage's main file, SHA-256 of the others."""
     others = {name: facts["sha256"] for name, facts in manifest["files"].items() if Path(name).parts[0] != payload}
     return {payload: manifest["content"], **others}
 

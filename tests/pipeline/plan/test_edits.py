@@ -155,7 +155,7 @@ def has(recipe: Recipe, field: str, *wanted: object) -> bool:
     ("name", "change"),
     [
         ("errors.UserError", counted),
-        ("errors.suggestion", reworded),
+        ("errors.suggest", reworded),
         ("operations._check_drawable", reworded),
         ("checkpoints.Checkpoints", logged),
         ("loop.train", logged),
