@@ -24,9 +24,9 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
     """Each test warns anew."""
-    precision._say_emulated.cache_clear()
+    precision._warn_emulated.cache_clear()
     yield
-    precision._say_emulated.cache_clear()
+    precision._warn_emulated.cache_clear()
 
 
 def has(units: dict[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from robustfeatures.data.settings import Data
 from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.errors import UserError
 from tests.data.test_download import Server
-from tests.data.test_torchvision_sets import assert_same, invented, md5, serve_cifar10, serve_mnist, server
+from tests.data.test_torchvision_sets import assert_same, invent, md5, serve_cifar10, serve_mnist, server
 from tests.security.hostile import assert_one_line
 
 __all__ = ["server"]
@@ -81,7 +81,7 @@ def packed(members: list[tarfile.TarInfo], files: dict[str, bytes]) -> bytes:
 @pytest.mark.parametrize("hostile", MEMBERS)
 @pytest.mark.parametrize("whole", [True, False])
 def test_cifar10(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hostile: str, whole: bool) -> None:
-    photographs = invented(70, (32, 32, 3))
+    photographs = invent(70, (32, 32, 3))
     files = serve_cifar10(server, monkeypatch, photographs, test=20)
     outside, raw = tmp_path / "outside", tmp_path / "raw"
     outside.mkdir()
@@ -106,7 +106,7 @@ def test_cifar10(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_mnist_whose_archives_name_another_file(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    photographs = invented(70, (28, 28))
+    photographs = invent(70, (28, 28))
     serve_mnist(server, monkeypatch, photographs, test=20)
     kind = import_torchvision().datasets.MNIST
     for name, _ in kind.resources:

@@ -23,7 +23,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.pipeline.run.checkpoints import Checkpoints
 from robustfeatures.pipeline.store.content import content_digest
 from robustfeatures.tools.exporting import export
-from tests.data.test_torchvision_sets import invented, md5, serve_cifar10, serve_mnist, server
+from tests.data.test_torchvision_sets import invent, md5, serve_cifar10, serve_mnist, server
 from tests.security.hostile import Payload, assert_one_line, pickled
 
 __all__ = ["server"]
@@ -146,7 +146,7 @@ def test_arrays(tmp_path: Path, marker: Path, hostile: str) -> None:
 def test_a_batch_of_cifar10_that_has_the_published_checksum(
     server: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, marker: Path, hostile: str
 ) -> None:
-    files = serve_cifar10(server, monkeypatch, invented(70, (32, 32, 3)), test=20)
+    files = serve_cifar10(server, monkeypatch, invent(70, (32, 32, 3)), test=20)
     folder = tmp_path / "raw" / "cifar10" / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     for name, whole in {**files, hostile: pickled(marker)}.items():
@@ -164,7 +164,7 @@ def test_what_torchvision_once_left_beside_mnist(
     server: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, marker: Path
 ) -> None:
     """torchvision would read these instead of the published files."""
-    photographs = invented(70, (28, 28))
+    photographs = invent(70, (28, 28))
     serve_mnist(server, monkeypatch, photographs, test=20)
     folder = tmp_path / "raw" / "mnist" / "MNIST" / "processed"
     folder.mkdir(parents=True)
