@@ -57,7 +57,7 @@ def test_a_failed_publication_leaves_nothing(store: Store, monkeypatch: pytest.M
     def full(path: Path, value: object) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(store_module, "write_json", full)
+    monkeypatch.setattr(store_module, "write_sealed", full)
     with pytest.raises(OSError, match="No space left"):
         publish(store, "k")
     assert store.payload_keys() == []
