@@ -9,9 +9,9 @@ import sys
 def test_torchvision_works_beside_this_torch() -> None:
     code = (
         "import torch\n"
-        "from robustfeatures.engine.vision import torchvision\n"
-        "vision = torchvision()\n"
-        "assert vision is torchvision()\n"
+        "from robustfeatures.engine.vision import import_torchvision\n"
+        "vision = import_torchvision()\n"
+        "assert vision is import_torchvision()\n"
         "from torchvision import datasets, models, transforms\n"
         "logits = models.resnet18(weights=None).eval()(torch.rand(2, 3, 64, 64))\n"
         "flipped = transforms.RandomHorizontalFlip(p=1.0)(torch.arange(4.0).view(1, 2, 2))\n"

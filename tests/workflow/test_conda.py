@@ -208,8 +208,8 @@ def test_every_module_can_be_imported_there(environment: Environment, tmp_path: 
         "from importlib import import_module\n"
         "for module in sys.argv[1:]:\n"
         "    import_module(module)\n"
-        "from robustfeatures.engine.vision import torchvision\n"
-        "torchvision().datasets, torchvision().models\n"
+        "from robustfeatures.engine.vision import import_torchvision\n"
+        "import_torchvision().datasets, import_torchvision().models\n"
     )
     done = subprocess.run(
         [environment.python, "-c", code, *modules],
