@@ -13,7 +13,8 @@ from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
 from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import Patches, draw
 from robustfeatures.theory.patch_network import activation, clip, logits
-from robustfeatures.theory.patch_training import initial_weights, train_step
+from robustfeatures.theory.patch_training import draw_initial_weights as draw_patch_weights
+from robustfeatures.theory.patch_training import train_step
 from tests.benchmarks.timing import side_by_side
 
 CPU = torch.device("cpu")
@@ -76,7 +77,7 @@ def descend_on_points(noise: Tensor, task: Task, weights: Tensor, biases: Tensor
 def patches(rounds: int) -> dict[str, float]:
     """Fifty steps of adversarial training on patch data: gradients in closed form, and by autograd."""
     data = draw(PATCHES, PATCHES.samples, torch.Generator().manual_seed(0))
-    first = initial_weights(PATCHES, torch.Generator().manual_seed(1))
+    first = draw_patch_weights(PATCHES, torch.Generator().manual_seed(1))
 
     def ours() -> None:
         weights = first
