@@ -10,11 +10,11 @@ from torch.nn.functional import cross_entropy
 
 from robustfeatures.theory.feature_averaging import Task, cluster_indices, draw_initial_weights, gradient_descent
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
-from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import Patches, draw
 from robustfeatures.theory.patch_network import activation, clip, logits
 from robustfeatures.theory.patch_training import draw_initial_weights as draw_patch_weights
 from robustfeatures.theory.patch_training import train_step
+from robustfeatures.theory.settings import PatchConstants
 from tests.benchmarks.timing import side_by_side
 
 CPU = torch.device("cpu")

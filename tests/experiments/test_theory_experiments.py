@@ -17,7 +17,7 @@ from robustfeatures.experiments.experiment import Results
 from robustfeatures.pipeline.study.study import read_study
 from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.theory.ideal_radii import OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
-from robustfeatures.theory.patch_constants import PatchConstants
+from robustfeatures.theory.settings import PatchConstants
 from tests.conftest import REPOSITORY
 from tests.theory.settings import SMALL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustfeatures.theory.patch_constants import PatchConstants
+from robustfeatures.theory.settings import PatchConstants
 
 SMALL = PatchConstants(
     classes=3,

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import (
     draw,
     draw_other_classes,
@@ -17,6 +16,7 @@ from robustfeatures.theory.patch_data import (
     plant_features,
     replace_features,
 )
+from robustfeatures.theory.settings import PatchConstants
 from tests.theory.settings import SMALL
 
 

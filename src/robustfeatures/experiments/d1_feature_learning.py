@@ -18,7 +18,7 @@ from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
-from robustfeatures.theory.patch_constants import PatchConstants
+from robustfeatures.theory.settings import PatchConstants
 
 if TYPE_CHECKING:
     import pandas as pd

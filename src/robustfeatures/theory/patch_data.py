@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustfeatures.theory.patch_constants import PatchConstants
+from robustfeatures.theory.settings import PatchConstants
 
 
 @dataclass(frozen=True)

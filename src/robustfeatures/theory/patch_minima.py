@@ -27,10 +27,10 @@ import torch
 from torch import Tensor
 
 from robustfeatures.engine.randomness import derive_seed
-from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import draw, features
 from robustfeatures.theory.patch_network import activation, loss_and_gradient
 from robustfeatures.theory.patch_training import Evaluation
+from robustfeatures.theory.settings import PatchConstants
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run

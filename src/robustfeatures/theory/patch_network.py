@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
-from robustfeatures.theory.patch_constants import PatchConstants
+from robustfeatures.theory.settings import PatchConstants
 
 # A gradient shorter than this has no reliable direction.
 MIN_NORM = 1e-30

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from robustfeatures.engine.randomness import derive_seed
-from robustfeatures.theory.patch_constants import PatchConstants
 from robustfeatures.theory.patch_data import (
     Patches,
     draw,
@@ -32,6 +31,7 @@ from robustfeatures.theory.patch_data import (
     replace_features,
 )
 from robustfeatures.theory.patch_network import accuracy, activation, loss_and_gradient, one_step, pgd
+from robustfeatures.theory.settings import PatchConstants
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
