@@ -6,7 +6,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
@@ -120,6 +120,13 @@ def test_libraries_are_told_by_their_distributions_with_major_and_minor() -> Non
     found = identify_science(("robustfeatures.data.digits",))["libraries"]
     assert found["scikit-learn"] == ".".join(version("scikit-learn").split(".")[:2])
     assert "sklearn" not in found
+
+
+def test_distributions_are_found_as_the_standard_library_finds_them() -> None:
+    known = packages_distributions()
+    for library in ("torch", "torchvision", "sklearn", "PIL", "numpy", "scipy", "pandas", "yaml", "pyautoattack"):
+        assert identity._distributions(library) == known[library]
+    assert identity._distributions("no_such_library") == []
 
 
 def test_another_version_of_a_library_is_another_identity(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

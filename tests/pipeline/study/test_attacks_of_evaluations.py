@@ -45,7 +45,7 @@ def test_the_version_of_autoattack_enters_the_recipe(pieces: Pieces, monkeypatch
     assert attacked.identity["libraries"]["pyautoattack"] == found
     assert "pyautoattack" not in under(pieces, QUICK).identity["libraries"]
     identity.clear_caches()
-    monkeypatch.setattr(identity, "_distributions", lambda: {"numpy": ["numpy"], "torch": ["torch"]})
+    monkeypatch.setattr(identity, "_distributions", lambda library: [library] if library in ("numpy", "torch") else [])
     with pytest.raises(UserError, match=r"^pyautoattack: this Python package is not installed"):
         _ = under(Pieces(pieces.study), AutoAttack(kind="autoattack")).identity
     identity.clear_caches()

@@ -151,14 +151,15 @@ def _read(source: str, *, exported: bool = False) -> tuple[str, tuple[_Import, .
     The cache is by text, so that a module without edits is parsed once.
     """
     tree = ast.parse(source)
-    imports = tuple(_imports(tree, exported=exported))
+    imports = tuple(_imports(tree, exported=exported, calls="import_module" in source))
     return hashlib.sha256(ast.unparse(strip_wording(tree)).encode()).hexdigest(), imports
 
 
-def _imports(node: ast.AST, *, exported: bool) -> Iterator[_Import]:
+def _imports(node: ast.AST, *, exported: bool, calls: bool) -> Iterator[_Import]:
+    """The imports below a node; without `calls` expressions, most of a tree, are passed over."""
     match node:
         case ast.If() if is_type_checking(node) and not exported:
-            yield from _imports(ast.Module(node.orelse, []), exported=exported)
+            yield from _imports(ast.Module(node.orelse, []), exported=exported, calls=calls)
             return
         case ast.Import(names=names):
             yield from (_Import(one.name) for one in names)
@@ -171,4 +172,5 @@ def _imports(node: ast.AST, *, exported: bool) -> Iterator[_Import]:
             if name.partition(".")[0] != PACKAGE:
                 yield _Import(name)
     for below in ast.iter_child_nodes(node):
-        yield from _imports(below, exported=exported)
+        if calls or not isinstance(below, ast.expr):
+            yield from _imports(below, exported=exported, calls=calls)

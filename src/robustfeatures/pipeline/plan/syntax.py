@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from typing import Any
 
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 # Imports from these modules only serve messages.
@@ -35,6 +36,10 @@ def is_type_checking(node: ast.If) -> bool:
 class _WordingStripper(ast.NodeTransformer):
     def __init__(self, loggers: Iterable[str]) -> None:
         self.loggers = frozenset(loggers)
+
+    def visit(self, node: ast.AST) -> Any:
+        # Expressions hold no statements; they are most of a tree.
+        return node if isinstance(node, ast.expr) else super().visit(node)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         blocks = [name for name in BLOCKS if isinstance(getattr(node, name, None), list) and getattr(node, name)]
