@@ -183,6 +183,7 @@ def test_stages_where_links_are_refused(built: Workspace) -> None:
         assert json.loads(reference.read_text())["content"] == facts["content"]
 
 
+@pytest.mark.slow
 def test_a_store_that_may_only_be_read(built: Workspace, tmp_path: Path, mount: Mount) -> None:
     """A fresh checkout makes its tables from a shared store that has everything, and writes nothing there."""
     other = tmp_path / "other"

@@ -74,11 +74,19 @@ def problems(source: str) -> Iterator[str]:
         for base in node.bases
         if any(isinstance(one, ast.FunctionDef) and one.name == "find_class" for one in node.body)
     }
+    # An argument or a field of the name of a builtin, say `compile`, is not that builtin; but a call of it is refused.
+    own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    own |= {
+        node.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         # Named in any way, not only called: a function may be passed on.
         if isinstance(node, ast.Name | ast.Attribute) and id(node) not in restricted:
             name = dotted(node, names)
-            if name in FORBIDDEN:
+            if name in FORBIDDEN and (name not in own or id(node) in called):
                 yield f"{node.lineno}: {name}"
         if not isinstance(node, ast.Call):
             continue
@@ -133,6 +141,8 @@ def test_the_only_loader_of_yaml_is_a_safe_one() -> None:
         "import yaml\nyaml.unsafe_load(text)",
         "eval(text)",
         "run = exec\nrun(text)",
+        "def f(compile):\n    return compile(text, name, mode)",
+        "code = compile(text, name, mode)",
         "import subprocess\nsubprocess.run(command, shell=True)",
         "from subprocess import Popen\nPopen(command, shell=chosen)",
         "import os\nos.system(command)",
@@ -153,6 +163,7 @@ def test_what_is_found(source: str) -> None:
         "import torch\ntorch.load(path, weights_only=True)",
         "import numpy as np\nnp.load(path, allow_pickle=False)",
         "network.eval()",
+        "def f(compile):\n    return 1 if compile else 2",
         "import re\nre.compile(pattern)",
         "import json\njson.load(file)",
         "import subprocess\nsubprocess.run(['git'], check=False)",

@@ -227,7 +227,7 @@ cli.main()
 
 
 @pytest.mark.parametrize(
-    ("form", "part"), [("folder", "_write_split"), ("npz", "_write_array"), ("constructed", "_save")]
+    ("form", "part"), [("folder", "_write_split"), ("npz", "_write_array"), ("constructed", "_save_tensors")]
 )
 def test_a_request_to_end(tmp_path: Path, form: str, part: str) -> None:
     stored(tmp_path, data_set(np.uint8))

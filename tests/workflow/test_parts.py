@@ -64,6 +64,7 @@ def test_parts_give_what_one_job_gives(built: Workspace, lacking: dict[Path, dic
     assert "Nothing to be done" in built.snakemake().stderr
 
 
+@pytest.mark.slow
 def test_a_part_that_failed_is_made_alone(built: Workspace, lacking: dict[Path, dict[str, str]]) -> None:
     """A block is lost, and nothing else is made again; nor is it when the number of parts changes."""
     built.edit("config.yaml", "derived_parts: 1", "derived_parts: 3")
@@ -87,6 +88,7 @@ def test_a_part_that_failed_is_made_alone(built: Workspace, lacking: dict[Path, 
     assert {path.stat().st_ino for path in shards} == inodes
 
 
+@pytest.mark.slow
 def test_another_number_of_parts_or_seeds_is_no_reason_to_run(built: Workspace) -> None:
     study = built.folder / "workflow/studies/smoke.yaml"
     kept, experiments, _ = study.read_text().replace("seeds: [0]", "seeds: [0, 1]").partition("experiments:\n")

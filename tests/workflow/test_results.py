@@ -173,6 +173,7 @@ def test_why_names_what_differs_upstream(built: Workspace) -> None:
     assert f"differs from {found[0].name} in" in done.stdout
 
 
+@pytest.mark.slow
 def test_status_and_gc(built: Workspace) -> None:
     complete = built.command("status")
     assert complete.stdout.splitlines()[0].split() == ["42", "of", "42", "artifacts", "are", "there"]
