@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 import torch
 from torch import nn
 
 from robustfeatures.attacks import invert
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 
@@ -55,3 +57,11 @@ def test_stays_in_the_pixel_range_and_ignores_the_batch(network: Network, digits
         [invert(network, s[None], t[None], step_size=0.5, steps=6) for s, t in zip(start, targets, strict=True)]
     )
     torch.testing.assert_close(found, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_image_that_has_the_representation_does_not_move(network: Network, digits: Digits, frozen: bool) -> None:
+    """Not even by rounding, which a step of fixed length would turn into a whole step."""
+    images = digits.images[1000:1050]
+    attacked = FrozenNetwork(network) if frozen else network
+    assert torch.equal(invert(attacked, images, images, step_size=0.1, steps=3), images)
