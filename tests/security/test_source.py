@@ -74,7 +74,7 @@ def problems(source: str) -> Iterator[str]:
         for base in node.bases
         if any(isinstance(one, ast.FunctionDef) and one.name == "find_class" for one in node.body)
     }
-    # An argument or a field of the name of a builtin, say `compile`, is not that builtin; but a call of it is refused.
+    # An argument or a field called `compile` is not the builtin; but a call of that name is refused.
     own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     own |= {
         node.target.id
@@ -86,7 +86,7 @@ def problems(source: str) -> Iterator[str]:
         # Named in any way, not only called: a function may be passed on.
         if isinstance(node, ast.Name | ast.Attribute) and id(node) not in restricted:
             name = dotted(node, names)
-            if name in FORBIDDEN and (name not in own or id(node) in called):
+            if name in FORBIDDEN and not (name == "compile" and name in own and id(node) not in called):
                 yield f"{node.lineno}: {name}"
         if not isinstance(node, ast.Call):
             continue
@@ -143,6 +143,7 @@ def test_the_only_loader_of_yaml_is_a_safe_one() -> None:
         "run = exec\nrun(text)",
         "def f(compile):\n    return compile(text, name, mode)",
         "code = compile(text, name, mode)",
+        "def f(eval):\n    return eval",
         "import subprocess\nsubprocess.run(command, shell=True)",
         "from subprocess import Popen\nPopen(command, shell=chosen)",
         "import os\nos.system(command)",
