@@ -9,12 +9,18 @@ include: "workflow/rules/common.smk"
 
 # Builds all views of the study: tables, figures, claims and report.
 rule all:
-    default_target: True
     input:
-        [f"results/{name}" for view in VIEWS for name in view.outputs],
-        references(view.artifact for view in VIEWS),
+        [
+            f"results/{name}"
+            for views in VIEW_JOBS.values()
+            for view in views
+            for name in view.outputs
+        ],
+        references(view.artifact for views in VIEW_JOBS.values() for view in views),
         # Artifacts are targets too, so that a damaged payload is made again even if every table exists.
         references(TASKS),
+    message:
+        f"study {CONFIG.study}: everything is there"
 
 
 include: "workflow/rules/data.smk"

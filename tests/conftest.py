@@ -29,7 +29,7 @@ from robustfeatures.training.settings import Training
 REPOSITORY = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
 # Their tests take longest, so they begin first.
-LONGEST = tuple(REPOSITORY / "tests" / name for name in ("slurm", "faults", "workflow"))
+LONGEST = tuple(REPOSITORY / "tests" / name for name in ("slurm", "faults", "workflow", "documentation"))
 
 # As in a job.
 torch.set_num_threads(1)
@@ -37,12 +37,18 @@ keep_freed_memory()
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """The processes of `pytest -n auto`: one for each core, but at least four, for many tests wait for a process."""
+    """The processes of `pytest -n auto`: one per core, but at least four, because many tests wait for a process."""
     return max(4, len(os.sched_getaffinity(0)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(item.path.is_relative_to(folder) for folder in LONGEST))
+
+
+@pytest.fixture(scope="session")
+def device() -> torch.device:
+    """Where tests compute. Those of `tests/gpu` compute elsewhere too."""
+    return torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,10 @@ class Digits:
 
 
 @pytest.fixture(scope="session")
-def digits() -> Digits:
+def digits(device: torch.device) -> Digits:
     raw = load(Data(source="digits", validation=0.15, test=0.25), Path())["all"]
-    return Digits(torch.from_numpy(np.asarray(raw.images)).float() / 255, torch.from_numpy(raw.labels))
+    images, labels = torch.from_numpy(np.asarray(raw.images)).float() / 255, torch.from_numpy(raw.labels)
+    return Digits(images.to(device), labels.to(device))
 
 
 QUICK = Training(epochs=6, batch_size=64, learning_rate=0.2, weight_decay=5e-4)
@@ -67,7 +74,8 @@ def network(digits: Digits) -> Network:
     """A network that is right on most digits; tests must leave it as it is."""
     torch.manual_seed(0)
     trained = create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
-    trained.set_normalisation(digits.images.mean(), digits.images.std())
+    trained.set_normalisation(digits.images.mean().cpu(), digits.images.std().cpu())
+    trained.to(digits.images.device)
     train(trained, InMemory(digits.images[:1000]), digits.labels[:1000], QUICK, seed=0)
     return trained
 
@@ -76,14 +84,14 @@ Stamp = tuple[int, int]
 
 
 def stamp(path: Path) -> Stamp:
-    """What differs after a file was written anew, be it with the same bytes."""
+    """What differs after a file was written again, even with the same bytes."""
     facts = path.stat()
     return facts.st_ino, facts.st_mtime_ns
 
 
 @contextmanager
 def hurried() -> Iterator[None]:
-    """Before the tests that run beside this one, where the rights suffice for it; children are born with it."""
+    """Runs its processes before those of other tests, where the user may raise a priority. Children inherit it."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -15)
@@ -153,9 +161,8 @@ def workspace_in(folder: Path) -> Workspace:
     folder.mkdir(exist_ok=True)
     for part in PARTS:
         if (REPOSITORY / part).is_dir():
-            shutil.copytree(
-                REPOSITORY / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-            )
+            # Compiled modules are copied too: a copy keeps the times of the sources, so that they stay valid.
+            shutil.copytree(REPOSITORY / part, folder / part, ignore=shutil.ignore_patterns("*.egg-info"))
         else:
             shutil.copy(REPOSITORY / part, folder / part)
     return Workspace(folder)

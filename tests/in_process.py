@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +22,27 @@ from robustfeatures.pipeline.study.yaml import read_yaml
 
 
 def build_payloads(folder: Path, config: Config, studies: Path) -> Plan:
-    """Do what the jobs of a study do, but for its tables, figures, claims and page; paths begin at `folder`."""
+    """Do the jobs of a study, except those of tables, figures, claims and page. Paths begin at `folder`."""
     plan = unfold(config, studies)
     tasks = make_tasks(plan, config, gpus=0)
     artifacts, store = Artifacts(folder / "results" / "artifacts"), Store(folder / config.store)
-    prepare(plan, tasks, artifacts, store)
+    prepare(plan, tasks, artifacts, store, config.remote)
     environment = Environment(store=store, raw=folder / config.raw, device=config.device, threads=1)
     for task in tasks:
         build(artifacts.reference(task.name), environment)
     return plan
 
 
-def built_study(folder: Path, study: Mapping[str, Any]) -> tuple[Plan, Path]:
-    """The plan of a study, and the folder of its tables, figures and claims, all of which are there."""
+def built_study(
+    folder: Path, study: Mapping[str, Any], *, beside: Mapping[str, str] | None = None
+) -> tuple[Plan, Path]:
+    """The plan of a study, and the folder of its tables, figures and claims, all of which are there.
+
+    `beside` are further files in the study's folder, by name.
+    """
     (folder / "studies").mkdir(parents=True)
+    for name, text in (beside or {}).items():
+        (folder / "studies" / name).write_text(text)
     (folder / "studies" / "tested.yaml").write_text(yaml.safe_dump(study))
     config = Config(study="tested", device="cpu")
     plan = build_payloads(folder, config, folder / "studies")
@@ -44,5 +53,6 @@ def built_study(folder: Path, study: Mapping[str, Any]) -> tuple[Plan, Path]:
 
 
 if __name__ == "__main__":
-    # In the folder of a workflow, with the package that lies there: see `Workspace.build`.
-    build_payloads(Path(), read_config(read_yaml(Path("config.yaml"))), Path("workflow/studies"))
+    # In the folder of a workflow, with the package that lies there: see `Workspace.build`. A study may be named.
+    configured = read_config(read_yaml(Path("config.yaml")))
+    build_payloads(Path(), replace(configured, study=(sys.argv[1:] or [configured.study])[0]), Path("workflow/studies"))

@@ -1,4 +1,4 @@
-"""A `Run` for the science whose inputs are in memory, without a pipeline."""
+"""A `Run` for science with its inputs in memory, without a pipeline."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from robustfeatures.models.network import Network
 
 @dataclass
 class MemoryRun:
-    """Inputs by role: a network, or the splits of a data set by name. `reports` collects the reports of progress."""
+    """Inputs by role: a network, the splits of a data set by name, or rows. `reports` collects reports of progress."""
 
-    inputs: Mapping[str, Network | Mapping[str, ImageDataset]] = field(default_factory=dict)
+    inputs: Mapping[str, Network | Mapping[str, ImageDataset] | list[dict[str, str]]] = field(default_factory=dict)
     reports: list[tuple[int, int]] = field(default_factory=list)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
@@ -32,6 +32,11 @@ class MemoryRun:
         found = self.inputs[role]
         assert isinstance(found, Mapping), f"{role} is no data set"
         return found[split]
+
+    def rows(self, role: str) -> list[dict[str, str]]:
+        found = self.inputs[role]
+        assert isinstance(found, list), f"{role} has no rows"
+        return found
 
     def network(self, role: str) -> Network:
         found = self.inputs[role]

@@ -16,6 +16,10 @@ class UserError(Exception):
         super().__init__(make_printable(message))
 
 
+class StoppedError(UserError):
+    """The scheduler or the user ended the program, which goes on from what is finished when it is run again."""
+
+
 def make_printable(text: str) -> str:
     """The text on one line; control and invisible characters become escapes (`\\x1b`)."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import secrets
-from functools import cache
 from pathlib import Path
 from typing import Any
+
+# These errors say that a file is not there. Any other one, such as of a disk or a server, says nothing about the file.
+ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
 def write_atomically(path: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
@@ -67,15 +70,12 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def hash_file_once(path: Path) -> str:
-    """The SHA-256 of a file's bytes. The process reads each file only once, unless the file changes."""
-    status = path.stat()
-    return _hash_version(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-@cache
-def _hash_version(path: Path, *version: int) -> str:
-    return hash_file(path)
+def name_user(number: int) -> str:
+    """The name of a user, or the number where the system has no name for it, as in some containers."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def list_files(folder: Path) -> list[Path]:

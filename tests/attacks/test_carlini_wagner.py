@@ -21,7 +21,7 @@ def test_finds_what_foolbox_finds(network: Network, digits: Digits) -> None:
     attack = foolbox.attacks.L2CarliniWagnerAttack(
         binary_search_steps=3, steps=30, stepsize=0.02, initial_const=0.5, abort_early=False
     )
-    model = foolbox.PyTorchModel(network.eval(), bounds=(0, 1), device="cpu")
+    model = foolbox.PyTorchModel(network.eval(), bounds=(0, 1), device=images.device)
     expected, _, _ = attack(model, images, foolbox.criteria.Misclassification(labels), epsilons=None)
     # Where foolbox finds none it gives a black image.
     success = (expected > 0).flatten(1).any(dim=1)
@@ -38,15 +38,15 @@ def test_finds_what_foolbox_finds(network: Network, digits: Digits) -> None:
     assert found.max() <= 1
 
 
-def test_comes_near_the_closed_form_on_a_linear_model() -> None:
+def test_comes_near_the_closed_form_on_a_linear_model(device: torch.device) -> None:
     """Two classes: the nearest point across the boundary lies (z_y - z_other) / ||w_1 - w_0|| away."""
     torch.manual_seed(0)
-    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
-    images = 0.5 + 0.05 * torch.randn(20, 1, 4, 4)
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 2)).to(device)
+    images = 0.5 + 0.05 * torch.randn(20, 1, 4, 4).to(device)
     normal = (linear[1].weight[1] - linear[1].weight[0]).norm().item()
     with torch.no_grad():
         # Class 1, three tenths away on average, so that the nearest points lie well inside [0, 1].
-        linear[1].bias -= linear(images).mean(0) - torch.tensor([0.0, 0.3 * normal])
+        linear[1].bias -= linear(images).mean(0) - torch.tensor([0.0, 0.3 * normal], device=device)
     logits = linear(images).detach()
     labels = logits.argmax(1)
     exact = (logits[:, 1] - logits[:, 0]).abs() / normal

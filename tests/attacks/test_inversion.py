@@ -11,6 +11,7 @@ from torch import nn
 from robustfeatures.attacks import invert
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
+from tests.benchmarks.inversion import shares_left
 from tests.conftest import Digits
 
 
@@ -40,7 +41,7 @@ def test_recovers_the_image_where_the_representation_is_invertible(digits: Digit
     """With an orthogonal g the only image with the target's representation is the target."""
     torch.manual_seed(0)
     orthogonal = nn.utils.parametrizations.orthogonal(nn.Linear(64, 64, bias=False))
-    network = Network(nn.Sequential(nn.Flatten(), orthogonal), nn.Linear(64, 10), 1)
+    network = Network(nn.Sequential(nn.Flatten(), orthogonal), nn.Linear(64, 10), 1).to(digits.images.device)
     start, targets = digits.images[:20], digits.images[20:40]
     found = invert(network, start, targets, step_size=0.02, steps=400)
     assert (start - targets).flatten(1).norm(dim=1).min() > 1
@@ -61,7 +62,30 @@ def test_stays_in_the_pixel_range_and_ignores_the_batch(network: Network, digits
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_an_image_that_has_the_representation_does_not_move(network: Network, digits: Digits, frozen: bool) -> None:
-    """Not even by rounding, which a step of fixed length would turn into a whole step."""
+    """A step has a fixed length, so it would turn a rounding error into a whole step."""
     images = digits.images[1000:1050]
     attacked = FrozenNetwork(network) if frozen else network
     assert torch.equal(invert(attacked, images, images, step_size=0.1, steps=3), images)
+
+
+def test_the_share_of_the_distance_that_is_left(digits: Digits) -> None:
+    """With an orthogonal g each step goes straight to the target, so that the share falls by a step's length."""
+    torch.manual_seed(0)
+    orthogonal = nn.utils.parametrizations.orthogonal(nn.Linear(64, 64, bias=False))
+    network = Network(nn.Sequential(nn.Flatten(), orthogonal), nn.Linear(64, 10), 1)
+    start, targets = digits.images[:20], digits.images[20:40]
+    distance = (start - targets).flatten(1).norm(dim=1)
+    assert distance.min() > 0.5
+    shares = list(shares_left(network, start, targets, step_size=0.02, steps=(1, 5, 20)))
+    for steps, share in zip((1, 5, 20), shares, strict=True):
+        torch.testing.assert_close(share, 1 - 0.02 * steps / distance, atol=1e-3, rtol=0)
+
+
+def test_shares_are_those_of_whole_inversions(network: Network, digits: Digits) -> None:
+    start, targets = digits.images[1000:1010], digits.images[1100:1110]
+    (_, found) = shares_left(network, start, targets, step_size=0.05, steps=(3, 10))
+    whole = invert(network, start, targets, step_size=0.05, steps=10)
+    with torch.no_grad():
+        goal = network.representation(targets)
+        expected = [(network.representation(images) - goal).norm(dim=1) for images in (whole, start)]
+    torch.testing.assert_close(found, expected[0] / expected[1], atol=1e-3, rtol=0)

@@ -41,7 +41,7 @@ def test_equals_foolbox(network: Network, digits: Digits, norm: str, targeted: b
     criteria = foolbox.criteria
     criterion = criteria.TargetedMisclassification(goal) if targeted else criteria.Misclassification(labels)
     with freeze(network):
-        model = foolbox.PyTorchModel(network, bounds=(0, 1), device="cpu")
+        model = foolbox.PyTorchModel(network, bounds=(0, 1), device=images.device)
         expected = attack.run(model, images, criterion, epsilon=eps)
     found = pgd(network, images, goal, norm=norm, eps=eps, step_size=eps / 5, steps=steps, targeted=targeted)
     assert (found - images).abs().max() > 0.05
@@ -118,12 +118,13 @@ def test_is_the_same_for_any_batch_size(network: Network, digits: Digits, norm: 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize("targeted", [False, True])
-def test_reaches_the_closed_form_on_a_linear_model(norm: str, targeted: bool) -> None:
+def test_reaches_the_closed_form_on_a_linear_model(device: torch.device, norm: str, targeted: bool) -> None:
     """Two classes, logits W x: the best perturbation is eps along w1 - w0 (or its sign), whatever x is."""
     torch.manual_seed(0)
-    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 2)).to(device)
     direction = (linear[1].weight[1] - linear[1].weight[0]).detach().view(1, 1, 4, 4)
-    images, labels, eps = torch.full((3, 1, 4, 4), 0.5), torch.zeros(3, dtype=torch.int64), 0.2
+    images = torch.full((3, 1, 4, 4), 0.5, device=device)
+    labels, eps = torch.zeros(3, dtype=torch.int64, device=device), 0.2
     towards = direction / direction.norm() if norm == "l2" else direction.sign()
     # Untargeted from class 0 and targeted at class 0 go opposite ways.
     expected = images + (-eps if targeted else eps) * towards
@@ -133,7 +134,7 @@ def test_reaches_the_closed_form_on_a_linear_model(norm: str, targeted: bool) ->
 
 def test_leaves_the_model_as_it_was(digits: Digits) -> None:
     torch.manual_seed(0)
-    model = create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
+    model = create("small-cnn", num_classes=10, image_shape=(1, 8, 8)).to(digits.images.device)
     model.train()
     model.head.bias.requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -169,11 +170,10 @@ def test_steps_and_radii_may_differ_from_image_to_image(norm: str) -> None:
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_random_starts_fill_the_ball_evenly(norm: str) -> None:
+def test_random_starts_fill_the_ball_evenly(device: torch.device, norm: str) -> None:
     """Inside a d-ball of radius 1 a share r^d of the points lies within r; per seed the draw is the same."""
-    images = torch.zeros(20000, 1, 1, 2)
-    drawn = load_norm(norm).random_start(images, 1.0, torch.Generator().manual_seed(0))
-    again = load_norm(norm).random_start(images, 1.0, torch.Generator().manual_seed(0))
+    images = torch.zeros((20000, 1, 1, 2), device=device)
+    drawn, again = (load_norm(norm).random_start(images, 1.0, torch.Generator(device).manual_seed(0)) for _ in range(2))
     assert torch.equal(drawn, again)
     inside = (lengths(drawn, norm) <= 0.5).double().mean().item()
     # Four standard deviations of a share of 1/4 over 20 000 draws.

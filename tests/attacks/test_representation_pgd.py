@@ -14,7 +14,7 @@ STEP = 0.002
 
 def attack(images: Tensor, targets: Tensor, norm: str, eps: float) -> Tensor:
     """Attack with g the identity: the optimum is the point of the ball nearest to the target."""
-    network = Network(nn.Flatten(), nn.Linear(64, 10), 1)
+    network = Network(nn.Flatten(), nn.Linear(64, 10), 1).to(images.device)
     return representation_pgd(network, images, targets, norm=norm, eps=eps, step_size=STEP, steps=150)  # type: ignore[arg-type]
 
 

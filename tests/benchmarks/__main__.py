@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,15 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import pandas as pd
 import torch
 import typer
 
 from robustfeatures.attacks.evaluating.settings import PGD
-from robustfeatures.data.preparation import prepare_splits
 from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
+from robustfeatures.engine.determinism import make_deterministic
 from robustfeatures.engine.precision import has_bfloat16
 from robustfeatures.engine.settings import Precision
 from robustfeatures.pipeline.run.memory import keep_freed_memory
@@ -28,12 +25,13 @@ from robustfeatures.training.settings import Adversary, Training
 from tests.benchmarks import work
 from tests.benchmarks.agreement import compare_attacks
 from tests.benchmarks.evaluation import compare_evaluations
+from tests.benchmarks.gpu import run_all
 from tests.benchmarks.growth import measure
 from tests.benchmarks.phase_diagram import phase_diagram
 from tests.benchmarks.theory_training import clusters, patches
-from tests.benchmarks.timing import matrix_rate
+from tests.benchmarks.timing import describe_machine, matrix_rate
 
-Benchmark = Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement", "theory"]
+Benchmark = Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement", "theory", "gpu"]
 # For `agreement`: the accuracy of a standard network falls from high to low between these radii.
 RADII = (0.1, 0.15, 0.2)
 # Multiples of the smallest radius of the digits study, and half of them.
@@ -56,7 +54,8 @@ class Size:
 
 SIZES = {
     "cpu": Size(128, 20, 128, 2048, {"foolbox": 3.0, "plain": 2.0, "memory map": 0.8}),
-    "cuda": Size(50_000, 100, 50_000, 8192, {"foolbox": 5.0, "plain": 5.0, "memory map": 0.8}),
+    # All competitors run with the same flags here, in seven minutes on a GPU of 10 TFLOP/s.
+    "cuda": Size(2048, 20, 4096, 8192, {"foolbox": 1.0, "plain": 1.0, "memory map": 0.8}),
 }
 
 
@@ -67,16 +66,6 @@ class Report:
     method: str
     table: str
     notes: list[str]
-
-
-def load_setting(
-    data: Data, count: int, device: torch.device, precision: Precision, raw: Path, split: str = "train"
-) -> work.Setting:
-    """`count` images of a split, drawn with a fixed seed."""
-    part = prepare_splits(data, raw)[split]
-    rows = np.random.default_rng(0).permutation(len(part.labels))[:count]
-    images = torch.from_numpy(part.images[rows]).float() / 255
-    return work.Setting(device, precision, images.to(device), torch.from_numpy(part.labels[rows]).to(device))
 
 
 def compare_times(what: str, times: dict[str, float]) -> list[dict[str, object]]:
@@ -180,27 +169,6 @@ def measure_evaluation(train: work.Setting, test: work.Setting) -> tuple[pd.Data
     return pd.concat([table for table, _ in found]), [line for _, notes in found for line in notes]
 
 
-def find_device_name(device: torch.device) -> str:
-    """The model of the GPU or of the processor, as far as the system says."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    if Path("/proc/cpuinfo").exists():
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def describe_machine(device: torch.device) -> str:
-    """Describe the machine of the benchmark."""
-    found = (
-        f"{find_device_name(torch.device('cpu'))}, {os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()})"
-    )
-    if device.type == "cuda":
-        found = f"{find_device_name(device)}; {found}"
-    return f"{found}; torch {torch.__version__}, {torch.get_num_threads()} threads"
-
-
 def compare_with_matrix_rate(photographs: work.Setting, size: Size, seconds: float) -> list[str]:
     """Compare the rate of the attack, which took `seconds`, with the rate of matrix products."""
     network = photographs.network("resnet18")
@@ -216,18 +184,20 @@ def compare_with_matrix_rate(photographs: work.Setting, size: Size, seconds: flo
 
 
 def report_others(
-    what: Benchmark, digits: Data, photographs: Data, torch_device: torch.device, raw: Path, count: int
+    what: Benchmark, digits: Data, photographs: Data | None, torch_device: torch.device, raw: Path, count: int
 ) -> Report:
     """Run a benchmark whose result is not a ratio of times."""
     if what == "growth":
         method = "Seconds for the smoke study with more and more seeds; the store holds a payload for each recipe."
         return Report(method, measure_growth(), [])
     if what == "evaluation":
-        train, test = (load_setting(digits, 2000, torch_device, "float32", raw, split) for split in ("train", "test"))
+        train, test = (
+            work.load_setting(digits, 2000, torch_device, "float32", raw, split) for split in ("train", "test")
+        )
         table, notes = measure_evaluation(train, test)
         method = "L2 PGD on a network trained in the standard way on the digits, at eight radii."
     else:
-        few = load_setting(photographs, count, torch_device, "float32", raw, "test")
+        few = work.load_setting(photographs, count, torch_device, "float32", raw, "test")
         table, notes = compare_attacks(few.images, few.labels, RADII)
         table = table.round(2)
         method = (
@@ -238,20 +208,22 @@ def report_others(
 
 
 def report_ratios(
-    what: Benchmark, digits: Data, photographs: Data, torch_device: torch.device, raw: Path, rounds: int
+    what: Benchmark, digits: Data, photographs: Data | None, torch_device: torch.device, raw: Path, rounds: int
 ) -> Report:
     """Run a benchmark that compares our times with those of other implementations."""
     size, notes = SIZES[torch_device.type], []
     precision: Precision = "bfloat16" if what == "resnet18" and has_bfloat16(torch_device) else "float32"
     method = "All implementations took turns in one process; each time is the least of several."
-    if what != "theory":
+    if what == "resnet18" and torch_device.type == "cuda":
+        method = f"{method} All ran in {precision}, channels-last and in batches of the same size, without TF32."
+    elif what != "theory":
         method = f"{method} Ours ran in {precision}, the others in float32."
     if what == "resnet18":
-        images = load_setting(photographs, max(size.attacked, size.trained), torch_device, precision, raw)
+        images = work.load_setting(photographs, max(size.attacked, size.trained), torch_device, precision, raw)
         rows = measure_resnet18(images, size, rounds)
         notes = compare_with_matrix_rate(images, size, next(float(str(line["ours, s"])) for line in rows))
     elif what == "digits":
-        rows = measure_digits_network(load_setting(digits, 1078, torch.device("cpu"), precision, raw), 10 * rounds)
+        rows = measure_digits_network(work.load_setting(digits, 1078, torch.device("cpu"), precision, raw), 10 * rounds)
     elif what == "reading":
         rows = measure_reading(10 * rounds)
     else:
@@ -267,6 +239,7 @@ def main(
     what: Annotated[Benchmark, typer.Argument(help="What to measure.")],
     images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
     sha256: Annotated[str, typer.Option(help="The digest of that folder, from `robustfeatures fetch`.")] = "",
+    made_up: Annotated[bool, typer.Option(help="Random images in place of the CIFAR-10 download.")] = False,
     device: Literal["cpu", "cuda"] = "cpu",
     threads: int = 2,
     rounds: int = 3,
@@ -275,11 +248,19 @@ def main(
     out: Path = Path("docs/benchmarks"),
 ) -> None:
     """Print and write down speeds, ours beside other ways, measured in turns in this process."""
+    if what == "gpu":
+        run_all(out, raw)
+        return
     keep_freed_memory()
+    make_deterministic()
+    if device == "cuda":
+        # Not everything that others call has a deterministic form.
+        torch.use_deterministic_algorithms(True, warn_only=True)
     torch.set_num_threads(threads if what in ("resnet18", "agreement") else 1)
     torch_device = torch.device(device)
     digits = Data(source="digits", validation=0.15, test=0.25)
     photographs = Data(source="folder", path=images, sha256=sha256) if images else Data(source="cifar10")
+    photographs = None if made_up else photographs
     if what in ("growth", "evaluation", "agreement"):
         found = report_others(what, digits, photographs, torch_device, raw, count)
     else:

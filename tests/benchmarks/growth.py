@@ -16,7 +16,7 @@ from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.store.references import Artifacts, write_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
-from robustfeatures.tools.gc import unreachable
+from robustfeatures.tools.gc import find_unneeded
 from robustfeatures.tools.verify import verify
 from tests.conftest import REPOSITORY, Workspace, workspace_in
 
@@ -55,11 +55,11 @@ def fill(store: Store, artifacts: Artifacts, names: list[str], workspace: Worksp
     for number, name in enumerate(names):
         record = json.loads((workspace.folder / artifacts.plan(name)).read_text())
         key = f"{number:016x}"
-        fresh = store.root / ".partial" / key / "payload"
-        fresh.mkdir(parents=True)
-        (fresh / "rows.csv").write_text(name)
-        built = {"started": "2000-01-01T00:00:00+00:00"}
-        manifest = store.publish(key, fresh, {"content": key, "built": built})
+        with store.lease(key) as lease:
+            lease.fresh.mkdir()
+            (lease.fresh / "rows.csv").write_text(name)
+            built = {"started": "2000-01-01T00:00:00+00:00"}
+            manifest = store.publish(lease, {"content": key, "built": built})
         write_reference(artifacts.reference(name), record, manifest)
 
 
@@ -87,7 +87,7 @@ def measure(folder: Path, recipes: int) -> dict[str, float]:
     found["start of a job"] = seconds(lambda: start_job(workspace, Path(data).name))
     fill(store, artifacts, list(plan.recipes), workspace)
     found["verify"] = seconds(lambda: list(verify(store)))
-    found["gc"] = seconds(lambda: unreachable([plan], artifacts, store))
+    found["gc"] = seconds(lambda: find_unneeded([plan], artifacts, store))
     for path in store.root.iterdir():
         path.chmod(0o755)
     shutil.rmtree(workspace.folder)

@@ -44,7 +44,7 @@ def clusters(rounds: int) -> dict[str, float]:
     """Ten networks on the points of one seed at the paper's size, 100 steps: together, and one after another."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(SAMPLES, DIMENSION, generator=generator)
-    tasks = [Task(kind, count, NEURONS) for count in CLUSTERS for kind in (TWO_CLASSES, K_CLASSES)]
+    tasks = [Task(kind, count, NEURONS, count // 2) for count in CLUSTERS for kind in (TWO_CLASSES, K_CLASSES)]
     starts = [draw_initial_weights(task, DIMENSION, 1e-5, generator, noise.dtype) for task in tasks]
 
     def plain() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 
@@ -31,6 +34,27 @@ def matrix_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
     left, right = (torch.rand(size, size, device=device).to(dtype) for _ in range(2))
     (taken,) = side_by_side({"product": lambda: left @ right}, device, rounds=3).values()
     return 2 * size**3 / taken
+
+
+def find_device_name(device: torch.device) -> str:
+    """The model of the GPU or of the processor, as far as the system says."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if Path("/proc/cpuinfo").exists():
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def describe_machine(device: torch.device) -> str:
+    """Describe the machine of the benchmark."""
+    found = (
+        f"{find_device_name(torch.device('cpu'))}, {os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()})"
+    )
+    if device.type == "cuda":
+        found = f"{find_device_name(device)}; {found}"
+    return f"{found}; torch {torch.__version__}, {torch.get_num_threads()} threads"
 
 
 def _wait(device: torch.device) -> None:

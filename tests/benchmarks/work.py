@@ -15,8 +15,12 @@ from torch.nn import functional
 
 from robustfeatures.attacks import invert, pgd
 from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.data.preparation import prepare_splits
+from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory, choose_batch_size
+from robustfeatures.engine.fast_path import set_fast_path
 from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.engine.precision import autocast
 from robustfeatures.engine.settings import Precision
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
@@ -28,8 +32,29 @@ from tests.benchmarks import plain
 from tests.benchmarks.timing import side_by_side
 
 EPS, STEP_SIZE = 0.5, 0.1
-# The usual batch size, for the other implementations.
+# The usual batch size, for the other implementations on a processor.
 OTHERS_BLOCK = 128
+
+
+class AsOurs(nn.Module):
+    """A network in the layout and the precision in which ours computes."""
+
+    def __init__(self, network: Network, precision: Precision) -> None:
+        super().__init__()
+        self.network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in its stub
+        self.precision = precision
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, float32."""
+        with autocast(images.device, self.precision):
+            logits: Tensor = self.network(images.contiguous(memory_format=torch.channels_last))
+        return logits.float()
+
+    def representation(self, images: Tensor) -> Tensor:
+        """g(x), float32."""
+        with autocast(images.device, self.precision):
+            found: Tensor = self.network.representation(images.contiguous(memory_format=torch.channels_last))
+        return found.float()
 
 
 @dataclass(frozen=True)
@@ -49,6 +74,35 @@ class Setting:
         network.set_normalisation(self.images.mean((0, 2, 3)).cpu(), self.images.std((0, 2, 3)).cpu())
         return network.to(self.device).eval()
 
+    def network_of_others(self, architecture: str, width: int | None = None) -> Network | AsOurs:
+        """The same network for the other implementations: on a GPU with all that is set for ours, else as it is."""
+        network = self.network(architecture, width)
+        return AsOurs(network, self.precision).eval() if self.device.type == "cuda" else network
+
+    @property
+    def batch_size(self) -> int:
+        """Of our attacks."""
+        return choose_batch_size(self.device, self.images.shape[1:])
+
+    @property
+    def batch_size_of_others(self) -> int:
+        """Of the attacks of other implementations: on a GPU that of ours."""
+        return self.batch_size if self.device.type == "cuda" else OTHERS_BLOCK
+
+
+def load_setting(
+    data: Data | None, count: int, device: torch.device, precision: Precision, raw: Path, split: str = "train"
+) -> Setting:
+    """`count` images of a split, drawn with a fixed seed; without `data`, random images as large as CIFAR-10's."""
+    if data is None:
+        torch.manual_seed(0)
+        labels = torch.arange(count) % 10
+        return Setting(device, precision, torch.rand(count, 3, 32, 32).to(device), labels.to(device))
+    part = prepare_splits(data, raw)[split]
+    rows = np.random.default_rng(0).permutation(len(part.labels))[:count]
+    images = torch.from_numpy(part.images[rows]).float() / 255
+    return Setting(device, precision, images.to(device), torch.from_numpy(part.labels[rows]).to(device))
+
 
 def attack_in_blocks(setting: Setting, attack: Callable[[Tensor, Tensor], object], size: int) -> None:
     """Attack all images, `size` at a time, towards the next class."""
@@ -66,11 +120,11 @@ def build_attack(model: nn.Module, steps: int) -> Callable[[Tensor, Tensor], Ten
 
 def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int) -> dict[str, float]:
     """Targeted L2 PGD with foolbox, with a plain loop, and ours."""
-    network = setting.network(architecture)
+    network = setting.network_of_others(architecture)
     library = foolbox.attacks.L2ProjectedGradientDescentAttack(abs_stepsize=STEP_SIZE, steps=steps, random_start=False)
     wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=setting.device)
-    frozen_network = FrozenNetwork(network, precision=setting.precision)
-    size = choose_batch_size(setting.device, setting.images.shape[1:])
+    frozen_network = FrozenNetwork(setting.network(architecture), precision=setting.precision)
+    size = setting.batch_size_of_others
 
     def by_library(images: Tensor, goal: Tensor) -> None:
         library(wrapped, images, foolbox.criteria.TargetedMisclassification(goal), epsilons=EPS)
@@ -80,37 +134,46 @@ def targeted_attack(setting: Setting, architecture: str, steps: int, rounds: int
 
     return side_by_side(
         {
-            "foolbox": lambda: attack_in_blocks(setting, by_library, OTHERS_BLOCK),
-            "plain": lambda: attack_in_blocks(setting, by_loop, OTHERS_BLOCK),
-            "ours": lambda: attack_in_blocks(setting, build_attack(frozen_network, steps), size),
+            "foolbox": lambda: attack_in_blocks(setting, by_library, size),
+            "plain": lambda: attack_in_blocks(setting, by_loop, size),
+            "ours": lambda: attack_in_blocks(setting, build_attack(frozen_network, steps), setting.batch_size),
         },
         setting.device,
         rounds,
     )
+
+
+def with_fast_path(do: Callable[[], None]) -> None:
+    """Do something on the fast path of GPUs."""
+    set_fast_path(True)
+    try:
+        do()
+    finally:
+        set_fast_path(False)
 
 
 def compilation(setting: Setting, architecture: str, steps: int, rounds: int) -> dict[str, float]:
-    """Some steps of the attack on one block of images, eager and compiled by torch."""
-    block = choose_batch_size(setting.device, setting.images.shape[1:])
+    """Some steps of the attack on one block of images: eager, compiled by torch, and on a GPU as a CUDA graph."""
+    block = setting.batch_size
     few = replace(setting, images=setting.images[:block], labels=setting.labels[:block])
     network = setting.network(architecture)
     eager, compiled = (FrozenNetwork(network, precision=setting.precision, compile=each) for each in (False, True))
-    return side_by_side(
-        {
-            "ours": lambda: attack_in_blocks(few, build_attack(eager, steps), block),
-            "compile: true": lambda: attack_in_blocks(few, build_attack(compiled, steps), block),
-        },
-        setting.device,
-        rounds,
-    )
+
+    def attack(frozen_network: FrozenNetwork) -> None:
+        attack_in_blocks(few, build_attack(frozen_network, steps), block)
+
+    ways = {"ours": lambda: attack(eager), "compile: true": lambda: attack(compiled)}
+    if setting.device.type == "cuda":
+        ways["gpu_fast_path: true"] = lambda: with_fast_path(lambda: attack(eager))
+    return side_by_side(ways, setting.device, rounds)
 
 
 def inversion(
     setting: Setting, architecture: str, steps: int, rounds: int, width: int | None = None
 ) -> dict[str, float]:
     """Inversion of the representation from other images."""
-    network = setting.network(architecture, width)
-    frozen_network = FrozenNetwork(network, precision=setting.precision)
+    network = setting.network_of_others(architecture, width)
+    frozen_network = FrozenNetwork(setting.network(architecture, width), precision=setting.precision)
     start = setting.images.flip(0)
     with torch.no_grad():
         goal = network.representation(setting.images)
@@ -119,7 +182,7 @@ def inversion(
         return (network.representation(images) - goal).norm(dim=1).sum()
 
     def ours() -> None:
-        size = choose_batch_size(setting.device, setting.images.shape[1:])
+        size = setting.batch_size
         for begin, images in zip(torch.split(start, size), torch.split(setting.images, size), strict=True):
             invert(frozen_network, begin, images, step_size=STEP_SIZE, steps=steps)
 
@@ -141,7 +204,7 @@ def training(
 ) -> dict[str, float]:
     """One epoch of standard or adversarial training."""
     settings = Training(epochs=1, batch_size=size, learning_rate=0.01, weight_decay=5e-4, schedule="constant")
-    ours, theirs = setting.network(architecture, width), setting.network(architecture, width)
+    ours, theirs = setting.network(architecture, width), setting.network_of_others(architecture, width)
     optimiser = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
     perturbation = Attacker(ours, adversary, setting.precision) if adversary else None
 

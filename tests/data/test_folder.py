@@ -276,7 +276,7 @@ EDGES = {
 
 @pytest.fixture(scope="module")
 def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1000 class folders with an image each; those at the edges differ, those of unused classes cannot be read."""
+    """1000 class folders with one image each. Those at edges differ; those of unused classes are unreadable."""
     root = tmp_path_factory.mktemp("imagenet")
     inside = {
         number for first, last in restricted_imagenet.RANGES.values() for number in range(first, last + 1)

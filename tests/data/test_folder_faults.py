@@ -21,7 +21,7 @@ from tests.tools.test_fetching import study
 
 
 def synset_folders(root: Path) -> Data:
-    """1000 class folders a split, without an image."""
+    """1000 class folders per split, without images."""
     for split in ("train", "val"):
         for number in range(1000):
             (root / split / f"n{number:08d}").mkdir(parents=True)
@@ -79,7 +79,7 @@ def test_restricted_imagenet_with_too_few_images(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["cat/9.png", "owl", "train/cat/9.PNG", "train/owl", "val"])
 def test_a_link_to_nothing_is_no_less_an_image(tmp_path: Path, place: str) -> None:
-    """Linked images on a disk that is not mounted would leave a smaller data set."""
+    """A link to a disk that is not mounted must not make the data set smaller."""
     split = "train/" if place.startswith(("train", "val")) else ""
     write(tmp_path, {f"{split}{name}": image for name, image in pool_of().items()})
     link = tmp_path / place

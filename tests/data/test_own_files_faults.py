@@ -113,7 +113,7 @@ def encode_npy(array: np.ndarray) -> bytes:
 
 
 def patch(path: Path, offset: int, value: int) -> None:
-    """Change a field of each member, in its own header and in the central directory, two bytes later there."""
+    """Change a field of each member in its own header and in the central directory, where it stands two bytes later."""
     content = bytearray(path.read_bytes())
     for signature, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
         for start in range(len(content)):
@@ -211,9 +211,9 @@ def test_a_file_that_ends_is_not_a_key_of_the_users(monkeypatch: pytest.MonkeyPa
     def stop(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(cli, "_config", stop)
-    monkeypatch.setattr(cli.logging, "shutdown", lambda: None)
-    monkeypatch.setattr(cli.os, "_exit", sys.exit)
+    monkeypatch.setattr(cli.looking, "read_configuration", stop)
+    monkeypatch.setattr(cli.run.logging, "shutdown", lambda: None)
+    monkeypatch.setattr(cli.run.os, "_exit", sys.exit)
     monkeypatch.setattr(sys, "argv", ["robustfeatures", "status"])
     with pytest.raises(EOFError if isinstance(raised, EOFError) else SystemExit) as caught:
         cli.main()

@@ -56,7 +56,7 @@ def invent(count: int, shape: tuple[int, ...]) -> Photographs:
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, source: str, **images: int) -> None:
-    """Make so many images of each split the published number."""
+    """Make these numbers of images the published ones of each split."""
     size = SOURCES[source].size
     assert isinstance(size, Size)
     monkeypatch.setitem(SOURCES, source, replace(SOURCES[source], size=replace(size, images=images)))
@@ -97,7 +97,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def pickled_by_python_2(value: object) -> bytes:
-    """As CIFAR-10 was published: the bytes of an array are a string, and numpy's modules have their old names."""
+    """The format of the published CIFAR-10: the bytes of an array are a string, and numpy's modules have old names."""
 
     class Pickler(pickle.Pickler):
         def reducer_override(self, one: object) -> object:

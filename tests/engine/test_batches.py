@@ -13,6 +13,7 @@ import torch
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.engine import batches as module
+from robustfeatures.engine import fast_path
 from robustfeatures.engine.batches import InMemory, Streamed, choose_batch_size, load_batches
 from robustfeatures.models import create
 from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
@@ -34,9 +35,9 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> ImageDataset:
     return read_dataset(tmp_path / "data.zarr", "train", in_memory=False)
 
 
-def test_streamed_batches_are_those_from_memory(stored: ImageDataset) -> None:
+def test_streamed_batches_are_those_from_memory(stored: ImageDataset, device: torch.device) -> None:
     order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
-    streamed, memory = load_batches(stored, CPU, memory_bytes=0), load_batches(stored, CPU)
+    streamed, memory = load_batches(stored, device, memory_bytes=0), load_batches(stored, device)
     assert isinstance(streamed, Streamed)
     assert isinstance(memory, InMemory)
     pairs = list(zip(streamed.batches(order, 64), memory.batches(order, 64), strict=True))
@@ -45,23 +46,75 @@ def test_streamed_batches_are_those_from_memory(stored: ImageDataset) -> None:
         assert torch.equal(rows, same_rows)
         assert torch.equal(images, same_images)
     expected = torch.from_numpy(stored.float_images(order.numpy()))
-    assert torch.equal(torch.cat([images for (_, images), _ in pairs]), expected)
+    assert torch.equal(torch.cat([images for (_, images), _ in pairs]).cpu(), expected)
 
 
-def test_training_and_prediction_do_not_depend_on_where_images_are(stored: ImageDataset) -> None:
+def test_training_and_prediction_do_not_depend_on_where_images_are(stored: ImageDataset, device: torch.device) -> None:
     settings = Training(
         epochs=2, batch_size=64, learning_rate=0.1, augmentation=Augmentation(crop_padding=1, flip=True)
     )
     results = []
     for memory_bytes in (0, module.MEMORY_BYTES):
         torch.manual_seed(0)
-        network = create("small-cnn", num_classes=4, image_shape=(3, 8, 8), width=4)
-        images = load_batches(stored, CPU, memory_bytes=memory_bytes)
-        train(network, images, torch.from_numpy(stored.labels), settings, seed=0)
+        network = create("small-cnn", num_classes=4, image_shape=(3, 8, 8), width=4).to(device)
+        images = load_batches(stored, device, memory_bytes=memory_bytes)
+        train(network, images, torch.from_numpy(stored.labels).to(device), settings, seed=0)
         results.append((network.state_dict(), predict(network, images)))
     (one, predicted), (other, same) = results
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert torch.equal(predicted, same)
+
+
+def test_images_of_uint8_are_converted_batch_by_batch_to_the_same_bits() -> None:
+    """As a GPU keeps them, where they take a quarter of the memory."""
+    images = torch.randint(0, 256, (50, 3, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    whole = ImageDataset(images.numpy(), np.zeros(50, np.int64), {}, ("a",))
+    assert load_batches(whole, CPU).images.dtype == torch.float32  # type: ignore[attr-defined]
+    ways = (InMemory(images), load_batches(whole, CPU))
+    for (_, found), (_, expected) in zip(*(way.batches(torch.arange(50), 16) for way in ways), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_several_readers_keep_the_order(stored: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    streamed = Streamed(stored, CPU)
+    expected = list(streamed.batches(order, 16))
+    streamed.readers, streamed.ahead = module.FAST_READERS, module.FAST_AHEAD
+    for (rows, images), (same_rows, same_images) in zip(streamed.batches(order, 16), expected, strict=True):
+        assert torch.equal(rows, same_rows)
+        assert torch.equal(images, same_images)
+
+
+def test_the_fast_path_is_for_gpus_alone(stored: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not Streamed(stored, torch.device("cuda")).pinned
+    monkeypatch.setattr(fast_path, "_on", True)
+    assert Streamed(stored, torch.device("cuda")).pinned
+    assert Streamed(stored, torch.device("cuda")).readers == module.FAST_READERS
+    assert not Streamed(stored, CPU).pinned
+    assert Streamed(stored, CPU).readers == 1
+
+
+def test_half_of_the_free_memory_of_a_gpu_is_for_images(stored: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte less, and the images are streamed. Images of uint8 stay so."""
+    needed = stored.images.dtype.itemsize * 300 * 3 * 8 * 8
+    free = 2 * needed - 2
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1 << 40))
+    assert isinstance(load_batches(stored, torch.device("cuda")), Streamed)
+    free += 2
+    # No GPU holds them here.
+    allocated: list[torch.dtype] = []
+    empty = torch.empty
+
+    def allocate(shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        assert device.type == "cuda"
+        allocated.append(dtype)
+        return empty(shape, dtype=dtype)
+
+    monkeypatch.setattr(torch, "empty", allocate)
+    found = load_batches(stored, torch.device("cuda"))
+    assert isinstance(found, InMemory)
+    assert allocated == [torch.uint8 if stored.images.dtype == np.uint8 else torch.float32]
+    np.testing.assert_array_equal(found.images.numpy(), stored.images[np.arange(300)])
 
 
 def test_a_reader_that_stops_early_ends_its_thread(stored: ImageDataset) -> None:

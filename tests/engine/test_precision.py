@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
-    """Each test warns anew."""
+    """Every test may warn again."""
     precision._warn_emulated.cache_clear()
     yield
     precision._warn_emulated.cache_clear()
@@ -80,10 +80,10 @@ def test_on_a_gpu() -> None:
     assert has_bfloat16(torch.device("cuda")) == (torch.cuda.get_device_capability() >= (8, 0))
 
 
-def test_float32_stays_float32_inside_another_autocast() -> None:
-    network = create("small-cnn", num_classes=2, image_shape=(1, 8, 8), width=4)
-    images = torch.rand(3, 1, 8, 8)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+def test_float32_stays_float32_inside_another_autocast(device: torch.device) -> None:
+    network = create("small-cnn", num_classes=2, image_shape=(1, 8, 8), width=4).to(device)
+    images = torch.rand(3, 1, 8, 8).to(device)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
         frozen_network = FrozenNetwork(network)
         inside = frozen_network.representation(images)
     assert inside.dtype == torch.float32

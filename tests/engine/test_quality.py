@@ -93,7 +93,7 @@ def test_bfloat16_inversions_come_as_near(real: Photographs, source: Network) ->
 
 
 def test_networks_trained_on_d_det_are_as_good(real: Photographs, source: Network) -> None:
-    """Accuracy on D, of networks trained on D_det made by each path, differs by less than the noise of the seeds."""
+    """Networks trained on the D_det of each path differ in accuracy on D by less than the noise of the seeds."""
     goal = (real.labels + 1) % 10
     found: dict[str, list[float]] = {}
     for name, model in (("plain", source), ("fast", FrozenNetwork(source))):

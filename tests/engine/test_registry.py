@@ -19,8 +19,8 @@ from robustfeatures.models.registry import NETWORKS, NetworkEntry
 
 NETWORK = {"name": "mine", "factory": "robustfeatures.models.simple:linear", "operations": 1e6, "side": 32, "width": 8}
 SOURCE = {"name": "mine", "loader": "robustfeatures.data.digits:load", "size": "robustfeatures.data.counting:count_npz"}
-ATTACK = {"name": "mine", "settings": Noise, "passes": lambda settings, radii: 1.0}
-METHOD = {"name": "mine", "settings": Noise, "module": "robustfeatures.data", "passes": lambda method: 1.0}
+ATTACK = {"name": "mine", "settings": Noise, "forwards": lambda settings, radii: 1.0}
+METHOD = {"name": "mine", "settings": Noise, "module": "robustfeatures.data", "forwards": lambda method: 1.0}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_attacks(kind: str) -> None:
     }
     settings = ATTACKS[kind].settings(kind=kind, **required.get(kind, {}))
     assert list(signature(load_attribute(f"{settings.module}:attack")).parameters) == ["task", "settings"]
-    assert ATTACKS[kind].passes(settings, 2) > 0
+    assert ATTACKS[kind].forwards(settings, 2) > 0
 
 
 @pytest.mark.parametrize("kind", sorted(METHODS))

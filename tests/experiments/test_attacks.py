@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
+from robustfeatures.data.settings import Subset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import a5_attack_steps as a5
 from robustfeatures.experiments import x3_autoattack as x3
@@ -79,6 +80,14 @@ def test_x3_asks_for_the_studys_attacks_first_and_for_none_twice(pieces: Pieces)
     assert again.attacks == (*own, x3.STANDARD_VERSION)
 
 
+def test_x3_draws_as_many_test_images_as_it_says(pieces: Pieces) -> None:
+    whole, few = (x3.needs(pieces, settings)[0].recipe for settings in (x3.Settings(), x3.Settings(images=50)))
+    assert whole.inputs["data"] is pieces.data()
+    assert few.inputs["model"] is whole.inputs["model"]
+    drawn = Subset(kind="subset", split="test", samples=50)
+    assert few.inputs["data"].parameters == replace(pieces.data().parameters, operations=(drawn,))
+
+
 def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoattack() -> None:
     single = pd.DataFrame(
         [
@@ -98,4 +107,4 @@ def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoatta
     assert list(table["lowered"]) == [1.0, 3.0]
     (claim,) = x3.claims(given)
     assert list(claim.values) == [-3.0, -3.0]
-    assert claim.judge()["verdict"] == "not held"
+    assert claim.judge()["verdict"] == "contradicted"

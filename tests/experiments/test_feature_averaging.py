@@ -19,6 +19,7 @@ from robustfeatures.measurements import feature_heads, two_sides
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.pipeline.study.study import Study, read_study
+from robustfeatures.pipeline.study.validation import validate
 from tests.conftest import REPOSITORY
 
 STUDIES = REPOSITORY / "workflow" / "studies"
@@ -50,7 +51,10 @@ def test_names_are_those_of_the_measurements() -> None:
 
 
 def heads() -> Results:
-    """Of four classes: 2-class neurons see their side with 0.5 and 0.4, k-class neurons their class with 0.9."""
+    """Of four classes: 2-class neurons see their side with 0.5 and 0.4, k-class neurons their class with 0.9.
+
+    The classes' features have different lengths: all own lambda D are 2, all others -0.1.
+    """
     matrices = {
         e3.FEATURES: np.eye(4),
         e3.TWO_CLASSES: np.array([[0.5, 0.4, -0.1, 0.0]] * 2 + [[-0.1, 0.0, 0.5, 0.4]] * 2),
@@ -64,6 +68,7 @@ def heads() -> Results:
             "neuron": neuron,
             "feature": feature,
             "cosine": matrix[neuron, feature],
+            "coefficient": float("nan") if head == e3.FEATURES else lambdas(head)[neuron, feature],
             "accuracy": float("nan") if head == e3.FEATURES else 0.75,
         }
         for seed in (0, 1)
@@ -71,6 +76,11 @@ def heads() -> Results:
         for neuron, feature in itertools.product(range(4), range(4))
     ]
     return results_of(rows, e3.Settings(learning_rate=0.1, steps=10))
+
+
+def lambdas(head: str) -> Any:
+    own = np.eye(4) if head == e3.K_CLASSES else np.kron(np.eye(2), np.ones((2, 2)))
+    return np.where(own == 1, 2.0, -0.1)
 
 
 def test_cosines_by_relation() -> None:
@@ -85,13 +95,26 @@ def test_cosines_by_relation() -> None:
         (e3.K_CLASSES, e3.OTHER_SIDE): 0.1,
     }
     assert table["cosine"].to_dict() == pytest.approx(expected)
+    assert table.loc[(e3.TWO_CLASSES, e3.WHOLE_SIDE), "coefficient"] == 2
+    assert table.loc[(e3.K_CLASSES, e3.OTHER_SIDE), "coefficient"] == -0.1
     assert table.loc[(e3.K_CLASSES, e3.OWN_SIDE), "accuracy"] == 75
 
 
 def test_claims_of_heads() -> None:
-    found = [claim.values for claim in e3.claims(heads())]
-    # Twice 0.4 less 0.5, in hundredths.
-    np.testing.assert_allclose(found, [[50, 50], [30, 30], [80, 80]])
+    """Cosines of Figure 1; lambda of equal weights has the share 100 percent, whatever the cosines are."""
+    found = e3.claims(heads())
+    np.testing.assert_allclose([claim.values for claim in found], [[50] * 2, [80] * 2, [100] * 2, [0.3] * 2, [0.1] * 2])
+    assert {claim.judge()["verdict"] for claim in found} == {"held"}
+
+
+def test_a_neuron_with_one_large_lambda_is_no_average() -> None:
+    results = heads()
+    rows = results.measurements
+    at = (rows["head"] == e3.TWO_CLASSES) & (rows["neuron"] == 2) & (rows["feature"] == 3)
+    rows.loc[at, "coefficient"] = 8.0
+    verdicts = {claim.quantity: claim for claim in e3.claims(results) if claim.judge()["verdict"] != "held"}
+    assert [claim.values for claim in verdicts.values()] == [[25.0, 25.0]]
+    assert all("least over largest lambda" in quantity for quantity in verdicts)
 
 
 def test_a_panel_for_each_head() -> None:
@@ -118,6 +141,13 @@ def test_both_networks_are_asked_for_the_same_sides(study: Study) -> None:
         assert isinstance(data.parameters, Data)
         assert study.data is not None
         assert data.parameters == replace(study.data, operations=operated)
+
+
+def test_linf_radii_of_0_to_255_are_reported() -> None:
+    asked = {"tasks": {"parity": {"merged": "parity", "eps": [1.0, 8.0]}}}
+    assert validate(e4.Settings, asked, "experiments.E4").norm == "l2"
+    with pytest.raises(UserError, match=r"^experiments\.E4.*tasks: .*a Linf radius is below 1"):
+        validate(e4.Settings, {"norm": "linf", **asked}, "experiments.E4")
 
 
 def test_data_that_are_not_merged_are_reported(study: Study) -> None:
@@ -158,7 +188,27 @@ def test_the_attack_decides_the_comparison() -> None:
     assert table["parity", "k-class, largest logit, attack on either", 1.0] == 30.5
     assert table["parity", "2-class", 0.0] == 95
     assert len(table) == 14
-    assert [claim.values for claim in e4.claims(sides())] == [[30.0, 30.0], [-10.0, -10.0]] * 2
+    found = e4.claims(sides())
+    # The attack that the caption disowns is part of a control alone.
+    assert [claim.values for claim in found if not claim.control] == [[-10.0, -10.0]] * 2
+    assert [claim.values for claim in found if claim.control] == [[40.0, 40.0]] * 2
+    assert {claim.setting for claim in found} == {"parity, summed logits", "parity, largest logit"}
+
+
+@pytest.mark.parametrize(("norm", "name", "absent"), [("l2", "L2", "Linf"), ("linf", "Linf", "L2")])
+def test_the_norm_in_words_is_that_of_the_attack(norm: Any, name: str, absent: str, study: Study) -> None:
+    results = replace(sides(), settings=replace(sides().settings, norm=norm, steps=7))
+    (axes,) = e4.figure(results).axes
+    words = [axes.get_xlabel(), axes.get_ylabel(), e4.EXPERIMENT.caption]
+    words += [claim.quantity for claim in e4.claims(results)]
+    assert axes.get_xlabel() == f"{name} radius"
+    assert axes.get_ylabel().replace("\n", " ") == f"accuracy under {name} PGD, 7 steps (%)"
+    assert not any(absent in text for text in words)
+    for need in e4.needs(
+        Pieces(study), replace(results.settings, tasks={"parity": e4.Task(merged="parity", eps=(0.5,))})
+    ):
+        assert isinstance(need.recipe.parameters, Measurement)
+        assert need.recipe.parameters.settings["norm"] == norm
 
 
 def test_the_figure_shows_both_attacks_on_both_read_outs() -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import list_files
-from robustfeatures.pipeline.store.store import MANIFEST, Store, discard
+from robustfeatures.pipeline.store.sealed import MANIFEST
+from robustfeatures.pipeline.store.store import Finding, Store
+from robustfeatures.pipeline.store.verified import check_file
 from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 from tests.faults.conftest import as_nobody
+from tests.stores import publish_files
 
 PAYLOADS = {
     "data": {"data.zarr/zarr.json": b"{}", "data.zarr/train/images/c/0/0/0/0": bytes(range(256))},
@@ -27,14 +29,8 @@ TOPS = ("data.zarr", "model.safetensors", "history.csv", "rows.csv")
 
 
 def publish(store: Store, key: str) -> None:
-    with store.lease(key) as scratch:
-        fresh = scratch / "payload"
-        for name, content in PAYLOADS[key].items():
-            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
-            (fresh / name).write_bytes(content)
-        # A number that JSON writes with an exponent, whose letter has two cases one bit apart.
-        store.publish(key, fresh, {"content": key, "built": {"seconds": 1e-05}})
-        discard(scratch)
+    # A number that JSON writes with an exponent, whose letter has two cases one bit apart.
+    publish_files(store, key, PAYLOADS[key], content=key, built={"seconds": 1e-05})
 
 
 @pytest.fixture
@@ -73,6 +69,13 @@ def make_unreadable(path: Path) -> None:
     path.mkdir()
 
 
+def read(store: Store, key: str) -> None:
+    """Check a payload as a job does. Shards of images are checked when they are read."""
+    for path in store.verified(key, key, TOPS):
+        for shard in path.glob("*/images/c/*/*/*/*"):
+            check_file(shard, store.manifest(key)["files"][str(shard.relative_to(store.payload(key)))]["sha256"])
+
+
 DAMAGES: tuple[Callable[[Path], None], ...] = (flip_a_bit, truncate, remove, make_unreadable)
 
 
@@ -88,7 +91,7 @@ def test_every_file_is_named_and_not_read(store: Store, damage: Callable[[Path],
         (line,) = verify(store)
         named += line.startswith(f"{path}: ")
         with pytest.raises(UserError) as caught:
-            store.verified(key, TOPS)
+            read(store, key)
         message = str(caught.value)
         stopped += message.startswith(str(store.payload(key))) and "snakemake again" in message
         assert "\n" not in message
@@ -102,7 +105,7 @@ def test_every_file_is_named_and_not_read(store: Store, damage: Callable[[Path],
         rebuilt += store.manifest(key) == whole
     assert list(verify(store)) == []
     # Nothing was deleted: every damaged payload lies where it was moved to.
-    assert len(list((store.root / ".damaged").iterdir())) == len(paths)
+    assert len(list(store.root.glob(".damaged-*"))) == len(paths)
     print(f"{damage.__name__}: {named} of {len(paths)} files named, {stopped} not read, {rebuilt} made again")
     assert named == stopped == rebuilt == len(paths)
 
@@ -116,7 +119,7 @@ def test_every_bit_of_a_manifest(store: Store) -> None:
         content = bytearray(whole)
         content[bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
-        named += list(store.damages("model")) == [f"{path}: damaged"]
+        named += list(store.find_damage("model")) == [Finding(f"{path}: damaged")]
         assert store.manifest("model") is None
     print(f"{named} of {8 * len(whole)} bits of a manifest named")
     assert named == 8 * len(whole)
@@ -132,18 +135,10 @@ def test_all_at_once(store: Store) -> None:
 def test_a_file_that_comes_back_changed_is_read_again(store: Store) -> None:
     """A process uses a known SHA-256 only while the file is unchanged."""
     path = store.payload("evaluation") / "rows.csv"
-    assert store.verified("evaluation", TOPS) == [path]
+    assert store.verified("evaluation", "evaluation", TOPS) == [path]
     flip_a_bit(path)
     with pytest.raises(UserError, match=r"rows\.csv: damaged"):
-        store.verified("evaluation", TOPS)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A temporary folder that every user may enter, unlike pytest's."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+        store.verified("evaluation", "evaluation", TOPS)
 
 
 @pytest.mark.parametrize("what", ["files", "folders"])
@@ -195,13 +190,13 @@ def test_damage_in_a_built_study(built: Workspace) -> None:
     assert f"{rows.relative_to(built.folder)}: damaged; run `robustfeatures verify --repair`" in line
     assert shown(built) == tables
 
-    images = payload_of(built, "data/digits") / "data.zarr/train/images/c/0/0/0/0"
-    weights = payload_of(built, "model/digits-adversarial-seed0") / "model.safetensors"
+    images = payload_of(built, "derived/digits-D_rand-robust-seed0") / "data.zarr/train/images/c/0/0/0/0"
+    weights = payload_of(built, "model/digits-on-D_rand-downstream-seed0") / "model.safetensors"
     labels = payload_of(built, "derived/digits-D_rand-seed0") / "data.zarr/train/labels/zarr.json"
     flip_a_bit(images)
     # A job that would read the images: the model that was trained on them, made again.
-    model = payload_of(built, "model/digits-standard-seed0")
-    (reference,) = (built.folder / "results/artifacts/model").glob("digits-standard-seed0-*.json")
+    model = payload_of(built, "model/digits-on-D_rand-robust-downstream-seed0")
+    (reference,) = (built.folder / "results/artifacts/model").glob("digits-on-D_rand-robust-downstream-seed0-*.json")
     kept = model.rename(built.folder / "kept")
     done = built.command("build", str(reference.relative_to(built.folder)))
     assert done.returncode == 1

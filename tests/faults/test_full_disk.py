@@ -39,6 +39,7 @@ def model_job(built: Workspace, disk: Path) -> tuple[list[str], Path, dict[str, 
     (reference,) = (built.folder / "results/artifacts/model").glob("digits-standard-seed0-*.json")
     key = json.loads(data.read_text())["key"]
     shutil.copytree(built.store / key, disk / "store" / key)
+    shutil.copy(built.store / ".format.json", disk / "store")
     facts = json.loads(reference.read_text())
     reference.unlink()
     return ["build", str(reference.relative_to(built.folder)), "--store", str(disk / "store")], reference, facts
@@ -51,7 +52,7 @@ def test_while_a_checkpoint_is_written(tmp_path: Path, disk: Path) -> None:
     fill(disk)
     with pytest.raises(OSError, match=FULL) as caught:
         kept.save({"step": 2, "weights": [0.5] * 100_000})
-    assert caught.value.filename == str(kept.path)
+    assert caught.value.filename == str(disk / "checkpoint-fresh.pt")
     assert kept.path.read_bytes() == before
     assert sorted(path.name for path in disk.iterdir()) == ["checkpoint.pt", "filler"]
 
@@ -64,7 +65,7 @@ def test_a_training_whose_checkpoint_finds_no_room(built: Workspace, disk: Path)
     done = built.command(*arguments)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line == f"robustfeatures: {disk}/store/.partial/{facts['key']}/checkpoint.pt: {FULL}"
+    assert line == f"robustfeatures: {disk}/store/.partial/{facts['key']}/checkpoint-fresh.pt: {FULL}"
     assert not reference.exists()
     assert len(Store(disk / "store").payload_keys()) == 1
     filler.unlink()

@@ -22,7 +22,7 @@ LONG = Training(epochs=2, batch_size=4, learning_rate=0.01, schedule="constant")
 
 
 class Poison:
-    """Returns the images of a batch, in one step as NaN; counts the steps."""
+    """Returns the images of a batch, and NaN in one step. Counts the steps."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -39,7 +39,7 @@ def fresh() -> nn.Module:
 
 
 def test_nan_stops_within_few_steps(digits: Digits) -> None:
-    """Long before the end of an epoch of 200 steps. Only a few checks wait for the device."""
+    """The training ends long before the end of an epoch of 200 steps. Only a few checks wait for the device."""
     images, labels = InMemory(digits.images[: 4 * STEPS]), digits.labels[: 4 * STEPS]
     waited = []
     for step in (1, CHECK_LOSS_EVERY - 1, CHECK_LOSS_EVERY, CHECK_LOSS_EVERY + 1, STEPS - 1, STEPS, STEPS + 5):

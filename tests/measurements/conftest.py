@@ -9,7 +9,7 @@ from tests.conftest import Digits
 
 
 def split_of(digits: Digits, rows: slice, labels: np.ndarray | None = None) -> ImageDataset:
-    """These digits, labelled anew where `labels` are given, with the class they have as `source_label`."""
+    """These digits. Where `labels` are given, they replace the classes, which stay as `source_label`."""
     own = digits.labels[rows].numpy()
     return ImageDataset(
         images=digits.images[rows].numpy(),

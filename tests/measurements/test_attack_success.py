@@ -23,7 +23,7 @@ def test_the_counts_image_by_image() -> None:
 
 
 def test_nothing_changes_without_augmentation(network: Network, digits: Digits) -> None:
-    """A set labelled with the network's second choices is reached nowhere; one with its own, wherever it differs."""
+    """Labels that are second choices are never reached; first choices are reached wherever they differ."""
     rows = slice(0, 300)
     with torch.no_grad():
         first, second = network(digits.images[rows]).topk(2, dim=1).indices.T
@@ -41,7 +41,7 @@ def test_nothing_changes_without_augmentation(network: Network, digits: Digits) 
 
 
 def test_mirroring_undoes_half_of_what_left_and_right_tell() -> None:
-    """A network that tells left from right is wrong on the images that are mirrored: each with probability 1/2."""
+    """A network that tells left from right is wrong on mirrored images. Each is mirrored with probability 1/2."""
     network = create("linear", num_classes=2, image_shape=(1, 8, 8))
     side = torch.tensor([1.0] * 4 + [-1.0] * 4).repeat(8)
     with torch.no_grad():

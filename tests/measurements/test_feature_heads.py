@@ -15,9 +15,11 @@ from robustfeatures.measurements.feature_heads import (
     cosines,
     fit_standardisation,
     measure,
+    sum_by_class,
     to_head_labels,
 )
 from robustfeatures.models.network import Network
+from robustfeatures.theory.feature_averaging import Task, gradient_descent
 from tests.conftest import Digits
 from tests.measurements.conftest import split_of
 from tests.runs import MemoryRun
@@ -67,7 +69,7 @@ def test_one_step_is_the_gradient_of_the_logistic_loss() -> None:
 
 
 def test_two_classes_average_and_ten_decouple() -> None:
-    """The theorems' clusters: for two classes every cluster of the own side weighs alike, for ten its own alone."""
+    """The theorems' clusters. With two classes all clusters of a side weigh alike; with ten only the own one counts."""
     points, labels, centres = clusters()
     own = to_head_labels(torch.arange(CLUSTERS), CLUSTERS, 2)[None] == torch.arange(2).repeat_interleave(5)[:, None]
     two = head(2, 5, DIMENSION, 1e-5)
@@ -82,6 +84,25 @@ def test_two_classes_average_and_ten_decouple() -> None:
     found = cosines(ten.weights.detach(), centres).view(10, 5, 10).mean(dim=1)
     assert found.diagonal().min() > 0.8
     assert (found - torch.diag(found.diagonal())).max() < 0.1
+
+
+def test_lambda_is_that_of_the_theory() -> None:
+    """Beside the toy model's own gradient descent, and beside the only solution of W - W_0 = sigma^T X for n < D."""
+    generator = torch.Generator().manual_seed(4)
+    noise = torch.randn((60, DIMENSION), generator=generator)
+    labels = torch.arange(60) % 4
+    points = noise.clone()
+    points[torch.arange(60), labels] += DIMENSION**0.5
+    two = head(2, 3, DIMENSION, 1e-3)
+    start = two.weights.detach().clone()
+    sigma = two.fit(points, to_head_labels(labels, 4, 2), learning_rate=0.01, steps=40)
+    found = sum_by_class(sigma, labels, 4)
+    task = Task("2-class", 4, 3, 2)
+    (network,) = gradient_descent(noise, [task], [(start, torch.zeros(6))], learning_rate=0.01, steps=40)
+    torch.testing.assert_close(found, network.coefficients, rtol=1e-3, atol=1e-6)
+    solved = torch.linalg.lstsq(points.double().T, (two.weights.detach() - start).double().T).solution
+    expected = torch.stack([solved[labels == label].sum(dim=0) for label in range(4)], dim=1)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-6)
 
 
 def test_the_rows_hold_two_heads_and_the_features(digits: Digits, network: Network) -> None:
@@ -102,6 +123,17 @@ def test_the_rows_hold_two_heads_and_the_features(digits: Digits, network: Netwo
     np.testing.assert_allclose(np.diag(matrices[FEATURES]), 1, atol=1e-6)
     side = np.arange(10) < 5
     same = side[:, None] == side
+    lambdas = {
+        name: np.array([row["coefficient"] for row in rows if row["head"] == name]).reshape(10, 10)
+        for name in (TWO_CLASSES, K_CLASSES)
+    }
+    # By the signs of the residuals a step raises lambda of the own class or side and lowers the others. A neuron learns
+    # nothing of a class on which it is off.
+    assert (lambdas[TWO_CLASSES][same] >= 0).all()
+    assert (lambdas[TWO_CLASSES][~same] < 0).all()
+    assert (lambdas[TWO_CLASSES][same] > 1).mean() > 0.5
+    assert (np.diag(lambdas[K_CLASSES]) > 1).all()
+    assert (lambdas[K_CLASSES][~np.eye(10, dtype=bool)] < 0).all()
     assert matrices[TWO_CLASSES][same].mean() > matrices[TWO_CLASSES][~same].mean()
     assert (matrices[K_CLASSES].argmax(axis=1) == np.arange(10)).all()
     accuracy = {row["head"]: float(row["accuracy"]) for row in rows}

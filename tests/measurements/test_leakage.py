@@ -49,7 +49,7 @@ def test_the_weights_are_the_gradients_by_pixel(linear: Network, digits: Digits)
 
 
 def test_robust_usefulness_is_that_of_the_worst_perturbation(linear: Network, digits: Digits) -> None:
-    """A linear feature is lowered most along its gradient: each image is moved there, and the feature taken again."""
+    """A linear feature falls most along its gradient, so each image moves there and the feature is computed again."""
     images, labels = digits.images[1000:1300], digits.labels[1000:1300]
     features, weights = logits(linear, images), pixel_weights(linear, (1, 8, 8))
     found = robust_usefulness(features, labels.numpy(), weights, EPS)

@@ -33,37 +33,43 @@ EPS = 0.2
 DECAY = 1e-2
 
 
-def random_problem(eps: float, *, count: int = 60, pixels: int = 3) -> TrainingProblem:
+def random_problem(eps: float, *, count: int = 60, pixels: int = 3, clipped: bool = True) -> TrainingProblem:
     """Classes that overlap, in a box whose sides the adversary reaches."""
     draw = np.random.default_rng(0)
     labels = np.where(draw.random(count) < 0.4, 1.0, -1.0)
     images = np.clip(0.4 + 0.15 * labels[:, None] * np.arange(pixels) + 0.3 * draw.normal(size=(count, pixels)), 0, 1)
-    return TrainingProblem(images, labels, eps, DECAY, np.full(pixels, 0.45), np.full(pixels, 0.3))
+    return TrainingProblem(images, labels, eps, DECAY, np.full(pixels, 0.45), np.full(pixels, 0.3), clipped)
 
 
-def test_the_worst_margin_is_that_of_the_worst_corner() -> None:
+@pytest.mark.parametrize("clipped", [True, False])
+def test_the_worst_margin_is_that_of_the_worst_corner(clipped: bool) -> None:
     problem = random_problem(EPS, pixels=4)
     classifier = LinearClassifier(np.array([1.5, -2.0, 0.0, 0.7]), -0.1)
-    low, high = np.clip(problem.images - EPS, 0, 1), np.clip(problem.images + EPS, 0, 1)
+    low, high = problem.images - EPS, problem.images + EPS
+    if clipped:
+        low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
     corners = [np.where(chosen, low, high) for chosen in product((True, False), repeat=4)]
     margins = [problem.labels * (corner @ classifier.weights + classifier.bias) for corner in corners]
-    found = worst_case_margins(classifier, problem.images, problem.labels, EPS)
+    found = worst_case_margins(classifier, problem.images, problem.labels, EPS, clipped=clipped)
     np.testing.assert_allclose(found, np.min(margins, axis=0), atol=1e-12)
-    assert accuracy(classifier, problem.images, problem.labels, EPS) == np.mean(np.min(margins, axis=0) > 0)
+    right = accuracy(classifier, problem.images, problem.labels, EPS, clipped=clipped)
+    assert right == np.mean(np.min(margins, axis=0) > 0)
 
 
-def test_without_bounds_in_reach_it_is_the_papers_formula() -> None:
+@pytest.mark.parametrize(("clipped", "lowest", "highest"), [(True, 0.3, 0.7), (False, 0.0, 1.0)])
+def test_without_bounds_in_reach_it_is_the_papers_formula(clipped: bool, lowest: float, highest: float) -> None:
     """y (w x + b) - eps |w|_1, at-odds-2019, Appendix E."""
     classifier = LinearClassifier(np.array([1.5, -2.0, 0.7]), -0.1)
-    images, labels = np.random.default_rng(1).uniform(0.3, 0.7, (20, 3)), np.repeat([1.0, -1.0], 10)
+    images, labels = np.random.default_rng(1).uniform(lowest, highest, (20, 3)), np.repeat([1.0, -1.0], 10)
     expected = labels * (images @ classifier.weights + classifier.bias) - EPS * np.abs(classifier.weights).sum()
-    np.testing.assert_allclose(worst_case_margins(classifier, images, labels, EPS), expected, atol=1e-12)
+    found = worst_case_margins(classifier, images, labels, EPS, clipped=clipped)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("eps", [0.0, EPS])
-def test_the_solution_is_the_optimum_that_another_method_finds(eps: float) -> None:
-    """Nelder-Mead asks for values alone; begun anew where it stops, it does not stay on an edge of the l1 norm."""
-    problem = random_problem(eps)
+@pytest.mark.parametrize(("eps", "clipped"), [(0.0, True), (EPS, True), (EPS, False)])
+def test_the_solution_is_the_optimum_that_another_method_finds(eps: float, clipped: bool) -> None:
+    """Nelder-Mead uses values alone. It restarts where it stops, so that it leaves the edges of the l1 norm."""
+    problem = random_problem(eps, clipped=clipped)
 
     def value(parameters: NDArray[np.float64]) -> float:
         return problem.objective(LinearClassifier(parameters[:-1], float(parameters[-1])))
@@ -138,7 +144,7 @@ def test_the_objective_is_that_of_a_networks_training(five_or_seven: TrainingPro
 
 @pytest.mark.parametrize("eps", [0.0, EPS])
 def test_gradient_descent_comes_close_to_the_optimum(five_or_seven: TrainingProblem, eps: float) -> None:
-    """From its start it closes all but a fiftieth of the way; the optimum is below it, as it must be."""
+    """It closes all but a fiftieth of the gap, and stays above the optimum."""
     problem = TrainingProblem(
         five_or_seven.images, five_or_seven.labels, eps, DECAY, five_or_seven.mean, five_or_seven.std
     )

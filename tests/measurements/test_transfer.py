@@ -47,7 +47,7 @@ def test_the_counts_image_by_image(targeted: bool) -> None:
 
 
 def test_to_itself_to_a_constant_and_to_another(network: Network, digits: Digits) -> None:
-    """Whatever fools a network fools its copy; nothing fools a network that always says 3; another is in between."""
+    """What fools a network fools its copy. Nothing fools a network that always says 3. Another one is in between."""
     constant = create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
     torch.nn.init.zeros_(constant.head.weight)
     with torch.no_grad():

@@ -22,12 +22,13 @@ from robustfeatures.measurements.two_sides import (
 )
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
+from tests.attacks.evaluating.test_evaluating import HostReads
 from tests.conftest import Digits
 from tests.runs import MemoryRun
 
 PARITY = [["0", "2", "4", "6", "8"], ["1", "3", "5", "7", "9"]]
 EPS = [0.0, 0.02, 0.05, 0.1, 0.15]
-SETTINGS: dict[str, Any] = {"eps": EPS, "steps": 20, "relative_step_size": 0.1, "precision": "float32"}
+SETTINGS: dict[str, Any] = {"norm": "l2", "eps": EPS, "steps": 20, "relative_step_size": 0.1, "precision": "float32"}
 
 
 def test_read_outs_by_hand() -> None:
@@ -38,6 +39,16 @@ def test_read_outs_by_hand() -> None:
     assert margins(logits, labels, side, SUMMED).tolist() == [4.5 - 1, -3 - 3]
     assert margins(logits, labels, side, LARGEST).tolist() == [3 - 1, 0 - 2]
     assert margins(logits, torch.tensor([1, 3]), side, SUMMED).tolist() == [1 - 4.5, 3 + 3]
+
+
+def test_read_outs_ask_the_device_nothing() -> None:
+    """An attack reads them at every step."""
+    logits, labels = torch.randn(20, 4, requires_grad=True), torch.arange(20) % 4
+    side = assign_sides([["a", "c"], ["b", "d"]], ["a", "b", "c", "d"])
+    with HostReads() as mode:
+        for read_out in (SUMMED, LARGEST):
+            torch.autograd.grad(margins(logits, labels, side, read_out).sum(), logits)
+    assert mode.count == 0
 
 
 @pytest.mark.parametrize(
@@ -77,7 +88,7 @@ def correct(rows: Any, read_out: str, attack: str) -> list[int]:
 
 
 def test_a_linear_network_withstands_up_to_its_distance(digits: Digits, linear: Network) -> None:
-    """Summed logits are linear, so what stands at eps is what lies further than eps from their zero."""
+    """Summed logits are linear, so an image withstands eps just if it is further than eps from their zero."""
     labels = digits.labels[1000:1300].numpy()
     data = grey(digits, labels, tuple(map(str, range(10))))
     rows = measure(MemoryRun({"data": {"test": data}, "model": linear}), sides=PARITY, **SETTINGS)
@@ -95,6 +106,23 @@ def test_a_linear_network_withstands_up_to_its_distance(digits: Digits, linear: 
     # The best attack on the read-out leaves nothing for the other to find.
     assert correct(rows, SUMMED, EITHER) == expected
     assert {row["total"] for row in rows} == {300}
+
+
+def test_in_linf_a_linear_network_withstands_up_to_its_distance_in_l1(digits: Digits, linear: Network) -> None:
+    """The sum of logits changes by at most eps times the l1 norm of its gradient."""
+    labels = digits.labels[1000:1300].numpy()
+    data = grey(digits, labels, tuple(map(str, range(10))))
+    radii = [eps / 8 for eps in EPS]
+    asked = {**SETTINGS, "norm": "linf", "eps": radii}
+    rows = measure(MemoryRun({"data": {"test": data}, "model": linear}), sides=PARITY, **asked)
+    way = np.where(np.arange(10) % 2 == 0, 1.0, -1.0)
+    weight = way @ linear.head.weight.detach().double().numpy()
+    margin = data.images.reshape(300, 64) @ weight + way @ linear.head.bias.detach().double().numpy()
+    distance = np.where(labels % 2 == 0, 1.0, -1.0) * margin / np.abs(weight).sum()
+    assert np.abs(distance[:, None] - np.array(radii)).min() > 1e-6
+    expected = [int((distance > eps).sum()) for eps in radii]
+    assert expected[-1] < 0.9 * expected[0]
+    assert correct(rows, SUMMED, READ_OUT) == expected
 
 
 def test_either_attack_is_the_worse_of_both_and_grows_with_the_radius(digits: Digits, linear: Network) -> None:

@@ -89,7 +89,7 @@ def test_densenet121() -> None:
 
 
 def _newest_first(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """torchvision puts the new channels of each dense layer behind the old ones, the CIFAR form before them."""
+    """torchvision puts the new channels of a dense layer after the old ones; the CIFAR form puts them before."""
     changed = dict(state)
     inputs = {1: 64, 2: 128, 3: 256, 4: 512}
     for block, units in {1: 6, 2: 12, 3: 24, 4: 16}.items():

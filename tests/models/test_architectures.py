@@ -28,6 +28,7 @@ NARROW = {
     "resnet18": 8,
     "resnet50": 4,
     "resnet50-imagenet": None,
+    "resnet9": 8,
     "small-cnn": 4,
     "two-layer-relu": 16,
     "vgg16": 8,
@@ -47,7 +48,7 @@ def narrow(architecture: str, shape: tuple[int, int, int] = CIFAR, num_classes: 
 
 
 def disturb_batch_norms(network: nn.Module) -> nn.Module:
-    """Set eval mode and different batch norms by channel, so that a lost or exchanged one changes the logits."""
+    """Set eval mode, and give each channel other batch norms, so that a lost or exchanged one changes the logits."""
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight, 0.5, 1.5)
@@ -132,7 +133,7 @@ def test_any_number_of_channels_and_many_sizes(architecture: str, shape: tuple[i
 
 
 @pytest.mark.parametrize(
-    "architecture", ["resnet18", "resnet50", "densenet121", "wrn-34-10", "resnet-4x5", "mnist-cnn"]
+    "architecture", ["resnet18", "resnet50", "resnet9", "densenet121", "wrn-34-10", "resnet-4x5", "mnist-cnn"]
 )
 def test_images_of_8_pixels(architecture: str) -> None:
     assert narrow(architecture, (1, 8, 8)).eval()(torch.rand(2, 1, 8, 8)).shape == (2, 7)
@@ -143,6 +144,7 @@ def test_images_of_8_pixels(architecture: str) -> None:
     [
         ("resnet18", 64),
         ("resnet50", 128),
+        ("resnet9", 64),
         ("vgg16", 64),
         ("densenet121", 128),
         ("inception-v3", 128),
@@ -242,6 +244,7 @@ def test_initialisation() -> None:
         ("densenet121", CIFAR, 9, "architecture.width: 'densenet121' takes a multiple of 2, not 9"),
         ("inception-v3", CIFAR, 64, "architecture.width: 'inception-v3' takes a multiple of 12, not 64"),
         ("vgg16", MNIST, None, "architecture.name: 'vgg16' needs images of at least 32 x 32 pixels, not 28 x 28"),
+        ("resnet9", (3, 7, 9), None, "'resnet9' needs images of at least 8 x 8 pixels, not 7 x 9"),
         ("densenet121", (3, 7, 9), None, "'densenet121' needs images of at least 8 x 8 pixels, not 7 x 9"),
         ("inception-v3", (3, 6, 9), None, "'inception-v3' needs images of at least 7 x 7 pixels, not 6 x 9"),
         ("resnet50-imagenet", MNIST, None, "'resnet50-imagenet' takes images of 3 channels, not 1"),
@@ -254,7 +257,9 @@ def test_refusals(architecture: str, shape: tuple[int, int, int], width: int | N
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("architecture", "side"), [("vgg16", 32), ("densenet121", 8), ("inception-v3", 7)])
+@pytest.mark.parametrize(
+    ("architecture", "side"), [("vgg16", 32), ("densenet121", 8), ("resnet9", 8), ("inception-v3", 7)]
+)
 def test_the_smallest_images(architecture: str, side: int) -> None:
     assert narrow(architecture, (3, side, side)).eval()(torch.rand(1, 3, side, side)).shape == (1, 7)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from safetensors.torch import save_file
 from torch import Tensor
 
 from robustfeatures import load_model
+from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
@@ -85,6 +90,102 @@ def test_mean_and_std(trained: Network, tmp_path: Path) -> None:
     assert torch.equal(plain(images), trained(images))
 
 
+def test_safetensors(trained: Network, tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    save_file(kuangliu(trained, "module."), path)
+    images = torch.rand(2, *CIFAR)
+    assert torch.equal(load_model(path, **KNOWN)(images), trained(images))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "not a whole safetensors file" in refusal(path, **KNOWN)
+
+
+@pytest.mark.parametrize("names", [("mu", "sigma"), ("module.mu", "module.sigma"), ("normalize.mean", "normalize.std")])
+def test_the_normalisation_of_robustbench(trained: Network, tmp_path: Path, names: tuple[str, str]) -> None:
+    mean, std = torch.rand(3), torch.rand(3) + 0.5
+    prefix = "model." if names[0].startswith("normalize") else names[0].removesuffix("mu")
+    weights = kuangliu(trained, prefix) | {names[0]: mean.view(1, 3, 1, 1), names[1]: std.view(1, 3, 1, 1)}
+    images = torch.rand(2, *CIFAR)
+    expected = trained((images - mean.view(3, 1, 1)) / std.view(3, 1, 1))
+    torch.testing.assert_close(load_model(saved(tmp_path, {"state_dict": weights}), **KNOWN)(images), expected)
+
+
+class Schedule:
+    """An object that robustness and others save beside the network. Its class does not exist when the file is read."""
+
+    def __init__(self) -> None:
+        self.milestones = [50, 100]
+
+
+class Shell:
+    """A malicious pickle with a function that torch does not block by itself."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return subprocess.check_call, (["touch", str(self.marker)],)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_checkpoints_of_robustness(trained: Network, tmp_path: Path, zipped: bool) -> None:
+    """Objects beside the tensors are skipped, and none of them is run."""
+    mean, std = torch.rand(3), torch.rand(3) + 0.5
+    weights = kuangliu(trained, "module.model.") | kuangliu(trained, "module.attacker.model.")
+    for name in ("module.normalizer.new_", "module.attacker.normalize.new_"):
+        weights |= {f"{name}mean": mean.view(3, 1, 1), f"{name}std": std.view(3, 1, 1)}
+    path, marker = tmp_path / "cifar_l2_0_5.pt", tmp_path / "marker"
+    extras = {"epoch": 150, "schedule": Schedule(), "amp": {"scaler": Shell(marker)}, "args": [Schedule(), Schedule]}
+    torch.save({"model": weights, **extras}, path, _use_new_zipfile_serialization=zipped)
+    message = refusal(path, **KNOWN)
+    assert re.search(r"it holds [\w.]+, which is refused, because it could run code; save the state_dict", message)
+    images = torch.rand(2, *CIFAR)
+    expected = trained((images - mean.view(3, 1, 1)) / std.view(3, 1, 1))
+    torch.testing.assert_close(load_model(path, format="robustness", **KNOWN)(images), expected)
+    assert not marker.exists()
+    torch.load(path, weights_only=False)
+    assert marker.exists()
+
+
+def test_a_checkpoint_of_robustness_that_is_refused_nevertheless(trained: Network, tmp_path: Path) -> None:
+    path = saved(tmp_path, {"model": kuangliu(trained), "extra": Command(tmp_path / "made")})
+    assert "it holds posix.mkdir, which is refused" in refusal(path, format="robustness", **KNOWN)
+    assert not (tmp_path / "made").exists()
+    assert "holds no state_dict" in refusal(saved(tmp_path, {"model": Schedule()}), format="robustness", **KNOWN)
+
+
+def test_weights_of_timm(tmp_path: Path) -> None:
+    """A network of timm is timm's, with its names; only the library itself knows what it gives."""
+    import_torchvision()
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    module = timm.create_model("resnet26", pretrained=False, num_classes=10).eval()
+    with torch.no_grad():
+        for name, tensor in module.named_buffers():
+            if name.endswith("running_mean"):
+                tensor.uniform_(-0.1, 0.1)
+    path = tmp_path / "model.safetensors"
+    save_file(module.state_dict(), path)
+    known = {"architecture": "timm:resnet26", "num_classes": 10, "image_shape": (3, 64, 64)}
+    network = load_model(path, mean=(0.5,) * 3, std=(0.2,) * 3, **known)
+    images = torch.rand(2, 3, 64, 64)
+    normalised = (images - 0.5) / 0.2
+    with torch.no_grad():
+        for one in (network, FrozenNetwork(network)):
+            torch.testing.assert_close(one(images), module(normalised), rtol=1e-3, atol=1e-4)
+        pooled = module.forward_head(module.forward_features(normalised), pre_logits=True)
+        torch.testing.assert_close(network.representation(images), pooled, rtol=1e-4, atol=1e-5)
+    assert "timm has no network 'resnet27x'" in refusal(
+        path, **{**known, "architecture": "timm:resnet27x"}, named=False
+    )
+
+
+def test_timm_is_an_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("robustfeatures.models.registry.find_spec", lambda name: None)
+    path = saved(tmp_path, {"weight": torch.zeros(1)})
+    message = refusal(path, **{**KNOWN, "architecture": "timm:resnet26", "width": None}, named=False)
+    assert "'timm:resnet26' needs the library timm: pip install 'robustfeatures[timm]'" in message
+
+
 def test_weights_of_trades(tmp_path: Path) -> None:
     """A WRN under the names of TRADES, computed here from its weights alone."""
     torch.manual_seed(0)
@@ -138,12 +239,12 @@ def test_weights_of_trades(tmp_path: Path) -> None:
         torch.testing.assert_close(network(images), expected, rtol=1e-4, atol=1e-3)
 
 
-def refusal(path: Path, **options: Any) -> str:
+def refusal(path: Path, *, named: bool = True, **options: Any) -> str:
     with pytest.raises(UserError) as error:
         load_model(path, **options)
     message = str(error.value)
     assert "\n" not in message
-    assert str(path) in message or options.get("mean") or options.get("std")
+    assert str(path) in message or not named or options.get("mean") or options.get("std")
     return message
 
 

@@ -1,7 +1,8 @@
-"""Pickles in the place of other files. Loading one would create a file, which never appears; one line says why."""
+"""Pickles in the place of other files. No file that loading would create appears, and one line says why."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
@@ -84,18 +85,17 @@ def test_weights_from_elsewhere(tmp_path: Path, marker: Path, content: bytes, su
 
 
 def test_a_checkpoint(tmp_path: Path, marker: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "checkpoint.pt").write_bytes(content)
+    # With the digest of a whole one.
+    (tmp_path / "checkpoint.pt").write_bytes(hashlib.sha256(content).digest() + content)
     with caplog.at_level(logging.WARNING):
         assert Checkpoints(tmp_path).load(torch.device("cpu")) is None
-    assert "checkpoint.pt cannot be read and is dropped, the training begins anew" in caplog.text
+    assert "checkpoint.pt: damaged, with no other checkpoint; the training begins anew" in caplog.text
     assert not marker.exists()
 
 
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-@pytest.mark.parametrize("zipped", [True, False])
-def test_a_checkpoint_with_damage_anywhere(tmp_path: Path, zipped: bool) -> None:
-    """Some of these raise errors that torch does not wrap."""
-    whole = saved({"network": {"weight": torch.ones(3)}, "epoch": 1}, _use_new_zipfile_serialization=zipped)
+def test_a_checkpoint_with_damage_anywhere(tmp_path: Path) -> None:
+    Checkpoints(tmp_path).save({"network": {"weight": torch.ones(3)}, "epoch": 1})
+    whole = (tmp_path / "checkpoint.pt").read_bytes()
     generator = np.random.default_rng(0)
     for _ in range(200):
         damaged = np.frombuffer(whole, np.uint8)[
@@ -103,7 +103,7 @@ def test_a_checkpoint_with_damage_anywhere(tmp_path: Path, zipped: bool) -> None
         ].copy()
         damaged[generator.integers(len(damaged), size=8)] = generator.integers(256, size=8)
         (tmp_path / "checkpoint.pt").write_bytes(damaged.tobytes())
-        Checkpoints(tmp_path).load(torch.device("cpu"))
+        assert Checkpoints(tmp_path).load(torch.device("cpu")) is None
 
 
 @pytest.mark.parametrize("hostile", ["ims", "lab"])
@@ -176,7 +176,7 @@ def test_what_torchvision_once_left_beside_mnist(
 
 
 def test_a_zarr_array_whose_codec_unpickles(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The format before zarr's third has one, which old versions of numcodecs run; this package reads the third."""
+    """zarr's second format has such a codec, which old versions of numcodecs run. This package reads the third."""
     monkeypatch.setattr("numcodecs.pickles.ALLOW_UNSAFE_PICKLE_DECODE", True)
     path = tmp_path / "data.zarr"
     labels = path / "train" / "labels"

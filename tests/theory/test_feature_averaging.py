@@ -16,10 +16,12 @@ from robustfeatures.theory.feature_averaging import (
     cluster_indices,
     draw_initial_weights,
     gradient_descent,
+    measure,
     sides,
     train_networks,
 )
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
+from tests.runs import MemoryRun
 
 SAMPLES, DIMENSION, STEPS, RATE = 24, 40, 12, 0.05
 
@@ -48,15 +50,16 @@ def k_class_loss(weights: Tensor, x: Tensor, labels: Tensor, neurons: int) -> Te
     return cross_entropy(outputs, labels)
 
 
-def test_networks_trained_together_follow_autograd() -> None:
-    """Two networks of other k share one product per step; each must take the steps that autograd takes alone."""
-    tasks = [Task(TWO_CLASSES, 4, 3), Task(K_CLASSES, 6, 2)]
+@pytest.mark.parametrize("positive", [1, 2])
+def test_networks_trained_together_follow_autograd(positive: int) -> None:
+    """Two networks of different k share one product per step. Each takes the steps that autograd takes alone."""
+    tasks = [Task(TWO_CLASSES, 4, 3, positive), Task(K_CLASSES, 6, 2, 3)]
     noise, starts = draw_start(tasks)
     two, many = gradient_descent(noise, tasks, starts, learning_rate=RATE, steps=STEPS)
 
     weights, biases = (tensor.clone().requires_grad_() for tensor in starts[0])
     clusters = cluster_indices(SAMPLES, 4)
-    signs = torch.where(clusters < 2, 1.0, -1.0).double()
+    signs = torch.where(clusters < positive, 1.0, -1.0).double()
     for _ in range(STEPS):
         loss = two_class_loss(weights, biases, points(noise, 4), signs, 3)
         found = torch.autograd.grad(loss, (weights, biases))
@@ -80,7 +83,7 @@ def test_networks_trained_together_follow_autograd() -> None:
 
 def test_lambda_is_what_the_weights_hold_of_each_centre() -> None:
     """n < d, so W - W_0 = A^T X has one A, and lambda_j is its sum over cluster j."""
-    task = Task(TWO_CLASSES, 4, 3)
+    task = Task(TWO_CLASSES, 4, 3, 2)
     noise, starts = draw_start([task])
     (network,) = gradient_descent(noise, [task], starts, learning_rate=RATE, steps=STEPS)
     combination = torch.linalg.lstsq(points(noise, 4).T, (network.weights - starts[0][0]).T).solution
@@ -90,14 +93,14 @@ def test_lambda_is_what_the_weights_hold_of_each_centre() -> None:
 
 
 def test_without_noise_lambda_obeys_a_scalar_recursion() -> None:
-    """With every neuron on for its own class alone, z = <w, mu> is the only variable, and both networks have one."""
+    """If every neuron is on for its own class alone, z = <w, mu> is the only variable of either network."""
     # Far enough below zero that the biases, which grow by at most 0.21, turn no neuron on.
     clusters, neurons, steps, small = 4, 3, 50, 0.1
     noise = torch.zeros(8, DIMENSION, dtype=torch.float64)
     step = RATE / (neurons * clusters)
 
-    two = Task(TWO_CLASSES, clusters, neurons)
-    side = sides(torch.arange(clusters), clusters)
+    two = Task(TWO_CLASSES, clusters, neurons, clusters // 2)
+    side = sides(torch.arange(clusters), clusters // 2)
     own_side = side[None] == torch.tensor([0, 1]).repeat_interleave(neurons)[:, None]
     weights = torch.zeros(2 * neurons, DIMENSION, dtype=torch.float64)
     weights[:, :clusters] = small * (2 * own_side.double() - 1)
@@ -113,7 +116,7 @@ def test_without_noise_lambda_obeys_a_scalar_recursion() -> None:
     torch.testing.assert_close(network.coefficients, coefficient * own_side.double(), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(network.biases, torch.full((6,), bias, dtype=torch.float64))
 
-    many = Task(K_CLASSES, clusters, neurons)
+    many = Task(K_CLASSES, clusters, neurons, clusters // 2)
     diagonal = torch.eye(clusters, dtype=torch.float64).repeat_interleave(neurons, dim=0)
     weights = torch.zeros(clusters * neurons, DIMENSION, dtype=torch.float64)
     weights[:, :clusters] = small * (2 * diagonal - 1)
@@ -139,7 +142,7 @@ def test_one_neuron_is_dead_at_the_start_as_often_as_exchangeability_says() -> N
 
 @pytest.fixture(scope="module")
 def networks() -> tuple[Network, Network]:
-    tasks = [Task(TWO_CLASSES, 4, 5), Task(K_CLASSES, 4, 5)]
+    tasks = [Task(TWO_CLASSES, 4, 5, 2), Task(K_CLASSES, 4, 5, 2)]
     two, many = train_networks(
         tasks, dimension=1000, samples=400, deviation=1e-5, learning_rate=1e-3, steps=100, seed=1
     )
@@ -170,7 +173,7 @@ def test_two_classes_average(networks: tuple[Network, Network]) -> None:
         cosines, torch.full_like(cosines, 1 / math.sqrt(2 * (1 + 1 / 100))), atol=5 / math.sqrt(1000), rtol=0
     )
     noise = torch.randn(400, 1000, generator=torch.Generator().manual_seed(5))
-    assert accuracy(two, noise, Task(TWO_CLASSES, 4, 5)) == 1.0
+    assert accuracy(two, noise, Task(TWO_CLASSES, 4, 5, 2)) == 1.0
 
 
 def test_k_classes_decouple(networks: tuple[Network, Network]) -> None:
@@ -180,4 +183,35 @@ def test_k_classes_decouple(networks: tuple[Network, Network]) -> None:
     assert (diagonal > 0).all()
     assert (by_class - torch.diag(diagonal)).abs().max() < pushed_away(held=1) * diagonal.min()
     noise = torch.randn(400, 1000, generator=torch.Generator().manual_seed(5))
-    assert accuracy(many, noise, Task(K_CLASSES, 4, 5)) == 1.0
+    assert accuracy(many, noise, Task(K_CLASSES, 4, 5, 2)) == 1.0
+
+
+def test_biases_may_have_a_deviation_of_their_own() -> None:
+    """Within 5 standard errors of the deviation, deviation / sqrt(2 n)."""
+    task = Task(TWO_CLASSES, 2, 1000, 1)
+
+    def draw(**options: float) -> tuple[Tensor, Tensor]:
+        return draw_initial_weights(task, 50, 0.2, torch.Generator().manual_seed(0), torch.float64, **options)
+
+    weights, biases = draw(bias_deviation=0.01)
+    assert float(weights.std()) == pytest.approx(0.2, rel=5 / math.sqrt(2 * 100_000))
+    assert float(biases.std()) == pytest.approx(0.01, rel=5 / math.sqrt(2 * 2000))
+    assert torch.equal(weights, draw()[0])
+    torch.testing.assert_close(draw()[1], 20 * biases)
+
+
+def test_rows_of_unequal_sides() -> None:
+    """lambda d is the response to a centre that descent adds; one neuron a class, so rows hold neurons themselves."""
+    asked = {"dimension": 200, "samples": 80, "deviation": 1e-3, "learning_rate": 0.01, "steps": 30, "seed": 2}
+    found = measure(MemoryRun({}), clusters=4, neurons=1, test_samples=40, positive_share=0.3, **asked)
+    rows = {(row["network"], row["neuron"], row["centre"]): row for row in found}
+    assert len(rows) == 2 * 4 + 4 * 4
+    # round(0.3 x 4) = 1 cluster is positive.
+    assert [rows[TWO_CLASSES, 0, centre]["own"] for centre in range(4)] == [True, False, False, False]
+    assert [rows[TWO_CLASSES, 1, centre]["own"] for centre in range(4)] == [False, True, True, True]
+    assert all(rows[K_CLASSES, row, centre]["own"] == (row == centre) for row in range(4) for centre in range(4))
+    tasks = [Task(TWO_CLASSES, 4, 1, 1), Task(K_CLASSES, 4, 1, 1)]
+    for task, network in zip(tasks, train_networks(tasks, **asked), strict=True):
+        for neuron, lambdas in enumerate(network.coefficients.tolist()):
+            for centre, expected in enumerate(lambdas):
+                assert rows[task.kind, neuron, centre]["coefficient"] == pytest.approx(200 * expected, rel=1e-5)

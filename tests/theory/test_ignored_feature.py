@@ -76,7 +76,7 @@ def test_the_robust_fit_beats_a_grid(signed: np.ndarray) -> None:
 
 
 def test_the_largest_margin_is_not_robust_in_linf() -> None:
-    """It points at the corner that is nearest to the other class: (low1, low2), exactly, for a corner in the sample."""
+    """It points at the corner that is nearest to the other class: exactly (low1, low2) if the sample has a corner."""
     corner = np.concatenate([[LOW], sample(np.random.default_rng(0), 200, LOW, HIGH)])
     weights = fit_largest_margin(corner)
     assert weights / weights[0] == pytest.approx(np.array(LOW) / LOW[0], rel=1e-4)

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from robustfeatures.theory.patch_data import (
+    Patches,
     draw,
-    draw_other_classes,
     features,
     keep_patches,
+    list_other_classes,
+    plant_and_lower_features,
     plant_features,
-    replace_features,
+    rotate_features,
 )
 from robustfeatures.theory.settings import PatchConstants
 from tests.theory.settings import SMALL
@@ -56,7 +58,7 @@ def test_labels_and_places_are_uniform_and_coefficients_concentrate() -> None:
 
 
 def test_assumption_2_3_holds_for_what_is_drawn() -> None:
-    """The ratios are those of the least favourable draw, so no draw may fall below them."""
+    """The ratios are those of the least favourable draw, so no draw is below them."""
     data = draw(SMALL, 500, generator())
     ratios = SMALL.ratios()
     strong = torch.where(data.robust, data.coefficients, torch.inf).amin(dim=1)
@@ -72,22 +74,64 @@ def test_assumption_2_3_holds_for_what_is_drawn() -> None:
     assert apart.min() >= SMALL.radius * ratios["the radius is small"] > SMALL.radius
 
 
-def test_perturbations_stay_in_the_ball_and_touch_what_they_say() -> None:
-    data = draw(SMALL, 100, generator())
-    targets = draw_other_classes(data.labels, SMALL.classes, generator(1))
-    assert (targets != data.labels).all()
-    assert set(targets.tolist()) == {0, 1, 2}
-    replaced, planted = replace_features(data, SMALL, targets), plant_features(data, SMALL, targets)
-    for change in (replaced, planted):
-        assert change.norm(dim=2).max() <= SMALL.radius * (1 + 1e-6)
+def test_other_classes_are_all_but_the_own() -> None:
+    labels = torch.tensor([0, 2, 1])
+    targets = list_other_classes(labels, 3)
+    assert [set(each) for each in targets.T.tolist()] == [{1, 2}, {0, 1}, {0, 2}]
+
+
+def products(points: torch.Tensor, kind: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    """<X(p), the feature of the class of each point>, (n, P)."""
+    return torch.einsum("npd,nd->np", points, kind[classes])
+
+
+def perturbed(radius: float) -> tuple[PatchConstants, Patches, torch.Tensor]:
+    constants = replace(SMALL, radius=radius)
+    data = draw(constants, 100, generator())
+    return constants, data, list_other_classes(data.labels, constants.classes)[1]
+
+
+@pytest.mark.parametrize("radius", [0.25, 0.35, 0.6])
+def test_perturbations_stay_in_the_ball_and_touch_what_they_say(radius: float) -> None:
+    constants, data, targets = perturbed(radius)
+    robust, _ = features(constants, data.points)
+    rotated, planted, lowered = (
+        move(data, constants, targets) for move in (rotate_features, plant_features, plant_and_lower_features)
+    )
+    for change in (rotated, planted, lowered):
+        assert change.norm(dim=2).max() <= radius * (1 + 1e-6)
+    for change in (rotated, planted):
         assert (change[data.robust] == 0).all()
-    robust, non_robust = features(SMALL, data.points)
-    swapped = torch.einsum("npd,kd->npk", data.points + replaced, non_robust)
-    own = swapped.gather(2, data.labels[:, None, None].expand(-1, SMALL.patches, 1)).squeeze(2)
-    # Only the noise is left of the own non-robust feature.
-    assert own[~data.robust].abs().max() < 6 * SMALL.noise
-    gained = torch.einsum("npd,nd->np", planted, robust[targets])
-    torch.testing.assert_close(gained, SMALL.radius * (~data.robust).float())
+    torch.testing.assert_close(products(planted, robust, targets), radius * (~data.robust).float())
+    torch.testing.assert_close(products(lowered, robust, targets), radius * (~data.robust).float())
+    torch.testing.assert_close(products(lowered, robust, data.labels), -radius * data.robust.float())
+
+
+def test_lowering_stops_at_zero() -> None:
+    constants, data, targets = perturbed(2.0)
+    robust, _ = features(constants, data.points)
+    moved = data.points + plant_and_lower_features(data, constants, targets)
+    # Only the noise is left of the own robust feature.
+    assert products(moved, robust, data.labels)[data.robust].abs().max() < 6 * SMALL.noise
+
+
+@pytest.mark.parametrize(
+    ("radius", "outweighed"),
+    # beta / sqrt(2) is 0.283, and sqrt(2) beta is 0.566; both times 1 +- 0.05.
+    [(0.25, False), (0.31, True), (0.6, True)],
+)
+def test_rotated_features_outweigh_the_own_ones_from_beta_over_root_2_on(radius: float, outweighed: bool) -> None:
+    constants, data, targets = perturbed(radius)
+    _, non_robust = features(constants, data.points)
+    quiet = data.coefficients[..., None] * non_robust[data.labels][:, None]
+    moved = (quiet + rotate_features(data, constants, targets))[~data.robust]
+    own, other = (
+        torch.einsum("pd,pd->p", moved, non_robust[kind][:, None].expand(-1, SMALL.patches, -1)[~data.robust])
+        for kind in (data.labels, targets)
+    )
+    assert bool((other > own).all()) == outweighed
+    # The whole replacement of Theorem 4.3 fits into the largest ball alone.
+    assert bool((own.abs() < 1e-6).all()) == (radius == 0.6)
 
 
 def test_a_representative_holds_one_kind_of_feature() -> None:
@@ -105,7 +149,7 @@ def test_a_representative_holds_one_kind_of_feature() -> None:
         ({"patches": 16}, "non-robust features are denser"),
         ({"dimension": 5}, "features are orthogonal"),
         ({"radius": 1.1}, "the radius is small"),
-        ({"radius": 0.5}, "the radius lets non-robust features be replaced"),
+        ({"radius": 0.29}, "the radius lets non-robust features be outweighed"),
         ({"ascent_rate": 0.01}, "ascent is faster than descent"),
         ({"noise": 0.5}, "noise is small"),
     ],

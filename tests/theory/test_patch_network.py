@@ -11,11 +11,13 @@ from torch.nn.functional import cross_entropy
 
 from robustfeatures.theory.patch_data import Patches, draw
 from robustfeatures.theory.patch_network import (
+    PatchBall,
     SmoothedReLU,
-    accuracy,
     activation,
     class_gradient,
     clip,
+    is_certified,
+    is_right,
     logits,
     loss_and_gradient,
     one_step,
@@ -107,11 +109,65 @@ def test_attacks_stay_in_the_ball_and_lower_the_margin(data: Patches, weights: T
         outputs = logits(weights, points, RELU)
         return outputs.gather(1, own).squeeze(1) - outputs.scatter(1, own, -torch.inf).amax(dim=1)
 
-    attacked = pgd(weights, data.points, data.labels, SMALL, steps=10, relative_step_size=0.25)
+    attacked = pgd(weights, data.points, data.labels, SMALL, start=data.points, steps=10, relative_step_size=0.25)
     assert (attacked - data.points).norm(dim=2).max() <= SMALL.radius * (1 + 1e-9)
     assert (margin(attacked) < margin(data.points)).all()
 
 
+def test_pgd_finds_planted_features_from_random_starts_alone() -> None:
+    """Without noise no filter of another class has a slope at the point, so PGD from there cannot raise its output."""
+    quiet = replace(SMALL, noise=0.0)
+    data = draw(quiet, 20, torch.Generator().manual_seed(0), torch.float64)
+    filters = torch.eye(SMALL.classes, SMALL.dimension, dtype=torch.float64)[:, None].expand(-1, SMALL.width, -1)
+    change = PatchBall().random_start(data.points, quiet.radius, torch.Generator().manual_seed(1))
+    rows = torch.arange(20)
+    for start, moves in ((data.points, False), (data.points + change, True)):
+        attacked = pgd(filters, data.points, data.labels, quiet, start=start, steps=20, relative_step_size=0.25)
+        others = logits(filters, attacked, RELU)
+        others[rows, data.labels] = 0
+        assert bool((others > 0).any()) == moves
+        assert bool(is_right(filters, attacked, data.labels, RELU).all()) != moves
+
+
+def test_random_starts_are_uniform_in_the_ball_of_each_patch() -> None:
+    points = torch.zeros(400, 5, 3, dtype=torch.float64)
+    lengths = PatchBall().random_start(points, 0.7, torch.Generator().manual_seed(0)).norm(dim=2)
+    assert lengths.max() <= 0.7
+    # The volume inside a length is uniform; four standard errors of its mean.
+    assert float((lengths / 0.7).pow(3).mean()) == pytest.approx(0.5, abs=4 / (12 * lengths.numel()) ** 0.5)
+
+
+def test_what_is_certified_withstands_every_attack(data: Patches) -> None:
+    generator = torch.Generator().manual_seed(2)
+    counts = []
+    for scale in (0.1, 0.5, 1.0):
+        easy = replace(SMALL, radius=0.02)
+        # Filters that point to both features of their class, and a little elsewhere.
+        filters = draw_initial_weights(SMALL, generator, torch.float64) * 0.1
+        for label in range(SMALL.classes):
+            filters[label, :, [label, SMALL.classes + label]] += scale * (1 + label)
+        certified = is_certified(filters, data.points, data.labels, easy)
+        counts.append(int(certified.sum()))
+        for number in range(10):
+            start = data.points + PatchBall().random_start(data.points, easy.radius, generator)
+            steps = 15 if number else 0
+            attacked = pgd(filters, data.points, data.labels, easy, start=start, steps=steps, relative_step_size=0.3)
+            assert is_right(filters, attacked, data.labels, RELU)[certified].all()
+    assert max(counts) > 0
+    nothing = is_certified(filters, data.points, data.labels, replace(SMALL, radius=5.0))
+    assert not nothing.any()
+
+
+def test_the_bound_has_its_closed_form_for_one_patch() -> None:
+    """A patch e_1 and one filter e_i a class: s(1 - eps) > s(eps) if eps < 1/2."""
+    one = replace(SMALL, classes=2, patches=1, width=1, dimension=4, threshold=100.0)
+    filters = torch.eye(2, 4, dtype=torch.float64)[:, None]
+    points = torch.tensor([[[1.0, 0.0, 0.0, 0.0]]], dtype=torch.float64)
+    labels = torch.tensor([0])
+    for radius, safe in ((0.49, True), (0.51, False)):
+        assert bool(is_certified(filters, points, labels, replace(one, radius=radius))) == safe
+
+
 def test_a_tie_is_an_error(data: Patches) -> None:
     silent = torch.zeros(SMALL.classes, SMALL.width, SMALL.dimension, dtype=torch.float64)
-    assert accuracy(silent, data.points, data.labels, RELU) == 0.0
+    assert not is_right(silent, data.points, data.labels, RELU).any()

@@ -27,27 +27,27 @@ from robustfeatures.theory.robust_radius import (
 DIMENSION = 64
 
 
-def ideal(clusters: int, neurons: int) -> dict[str, Network]:
+def ideal(clusters: int, positive: int, neurons: int) -> dict[str, Network]:
     """Exactly averaged and exactly decoupled features."""
     centres = math.sqrt(DIMENSION) * torch.eye(clusters, DIMENSION)
-    side = sides(torch.arange(clusters), clusters)
+    side = sides(torch.arange(clusters), positive)
     averaged = torch.stack([centres[side == 0].sum(dim=0), centres[side == 1].sum(dim=0)])
     found = {}
     for kind, weights in ((TWO_CLASSES, averaged), (K_CLASSES, centres)):
         weights = weights.repeat_interleave(neurons, dim=0)
-        output_weights = Task(kind, clusters, neurons).output_weights(weights)
+        output_weights = Task(kind, clusters, neurons, positive).output_weights(weights)
         found[kind] = Network(weights, torch.zeros(len(weights)), output_weights, torch.zeros(len(weights), clusters))
     return found
 
 
-@pytest.mark.parametrize("clusters", [2, 6, 10])
+@pytest.mark.parametrize(("clusters", "positive"), [(2, 1), (6, 3), (10, 5), (10, 3), (5, 4)])
 @pytest.mark.parametrize("neurons", [1, 5])
-def test_ideal_networks_have_the_radii_of_the_docstring(clusters: int, neurons: int) -> None:
-    networks = ideal(clusters, neurons)
-    task = Task(K_CLASSES, clusters, neurons)
+def test_ideal_networks_have_the_radii_of_the_docstring(clusters: int, positive: int, neurons: int) -> None:
+    networks = ideal(clusters, positive, neurons)
+    task = Task(K_CLASSES, clusters, neurons, positive)
     clean, at = torch.zeros(clusters, DIMENSION), torch.arange(clusters)
-    side = sides(at, clusters)
-    robust = robust_network(clusters, DIMENSION)
+    side = sides(at, positive)
+    robust = robust_network(clusters, positive, DIMENSION)
     two, many = networks[TWO_CLASSES], networks[K_CLASSES]
     readout = {
         TWO_CLASSES: make_readout(two, clean, at, side, two.output_weights),
@@ -56,18 +56,22 @@ def test_ideal_networks_have_the_radii_of_the_docstring(clusters: int, neurons: 
         ROBUST: make_readout(robust, clean, at, side, robust.output_weights),
     }
     for name, each in readout.items():
-        expected = torch.full((clusters,), ideal_radius(name, clusters, DIMENSION), dtype=torch.float64)
+        expected = torch.full((clusters,), ideal_radius(name, clusters, DIMENSION, positive), dtype=torch.float64)
+        if name == SUMMED:
+            others = torch.where(side == 0, clusters - positive, positive).double()
+            expected = (DIMENSION / (others + 1)).sqrt()
+            assert float(expected.median()) == pytest.approx(ideal_radius(name, clusters, DIMENSION, positive))
         # Twenty halvings of an interval that is twice the radius.
         torch.testing.assert_close(least_radii(each), expected, rtol=2e-6, atol=0)
 
 
 def test_f_robust_is_the_formula() -> None:
     noise = torch.randn(20, DIMENSION, generator=torch.Generator().manual_seed(0))
-    network, clusters = robust_network(6, DIMENSION), cluster_indices(20, 6)
+    network, clusters = robust_network(6, 2, DIMENSION), cluster_indices(20, 6)
     outputs = network.preactivations(noise, clusters).clamp(min=0) @ network.output_weights
     centres = math.sqrt(DIMENSION) * torch.eye(6, DIMENSION)
     responses = ((centres[clusters] + noise) @ centres.T - DIMENSION / 2).relu()
-    expected = responses[:, :3].sum(dim=1) - responses[:, 3:].sum(dim=1)
+    expected = responses[:, :2].sum(dim=1) - responses[:, 2:].sum(dim=1)
     torch.testing.assert_close(DIMENSION * (outputs[:, 0] - outputs[:, 1]), expected, rtol=1e-4, atol=1e-3)
 
 
@@ -104,13 +108,13 @@ def exact(weights: Tensor, preactivations: Tensor, signs: Tensor) -> float:
 
 
 def small_networks() -> tuple[Network, Network, Task]:
-    tasks = [Task(TWO_CLASSES, 4, 2), Task(K_CLASSES, 4, 1)]
+    tasks = [Task(TWO_CLASSES, 4, 2, 2), Task(K_CLASSES, 4, 1, 2)]
     two, many = train_networks(tasks, dimension=60, samples=80, deviation=1e-3, learning_rate=0.02, steps=60, seed=3)
     return two, many, tasks[1]
 
 
 def reduced(weights: Tensor) -> Tensor:
-    """The same weights in an orthonormal basis of their span, (N, N): perturbations need no more."""
+    """The same weights in an orthonormal basis of their span, (N, N). Perturbations outside it change nothing."""
     return torch.linalg.qr(weights.double().T).R.T
 
 
@@ -119,7 +123,7 @@ def test_least_perturbations_are_those_of_quadratic_programs(which: str) -> None
     """To within a thousandth: at a kink the share of a neuron is found by averaging six rounds."""
     two, many, task = small_networks()
     readout = make_readouts(two, many, task, 60, 12, seed=3)[which]
-    weights = {TWO_CLASSES: two, SUMMED: many, ROBUST: robust_network(4, 60)}[which].weights
+    weights = {TWO_CLASSES: two, SUMMED: many, ROBUST: robust_network(4, 2, 60)}[which].weights
     signs = readout.output_weights.T[readout.labels] - readout.output_weights.T[1 - readout.labels]
     found = least_radii(readout)
     assert (found > 0).any()
@@ -130,7 +134,7 @@ def test_least_perturbations_are_those_of_quadratic_programs(which: str) -> None
 
 
 def test_an_upper_bound_even_where_neurons_conflict() -> None:
-    """Random signs and weights, where the search may miss the nearest piece but must never claim too little."""
+    """With random signs and weights the search may miss the nearest piece, but its radius is never too small."""
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(5, 5, generator=generator, dtype=torch.float64)
     preactivations = torch.randn(12, 5, generator=generator, dtype=torch.float64)

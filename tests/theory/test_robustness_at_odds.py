@@ -116,7 +116,7 @@ def test_the_duality_gap_proves_the_adversarial_svm(signed: np.ndarray, eps: flo
 
 
 def test_adversarial_training_keeps_the_robust_feature_alone() -> None:
-    """In a sample of n a mean of y x_i exceeds eta by less than eps - eta: the weights are 0 exactly."""
+    """In a sample of n, a mean of y x_i exceeds eta by less than eps - eta, so the weights are exactly 0."""
     eta = 4 / math.sqrt(1600)
     sample = draw_examples(np.random.default_rng(5), 4000, 1600, p=P, eta=eta)
     _, penalty = fit_population_svm(1600, 2 * eta, p=P, eta=eta)
@@ -144,7 +144,7 @@ def test_theorem_2_1_bounds_all_linear_classifiers() -> None:
 
 
 def test_theorem_2_1_bounds_classifiers_that_are_not_linear() -> None:
-    """A forest under the adversary of Appendix C, who shifts x2 ... by 2 eta; within sampling error."""
+    """A forest, under the adversary of Appendix C that shifts x2 ... by 2 eta, within sampling error."""
     generator = np.random.default_rng(8)
     eta, count = 0.5, 20_000
     labels = generator.choice([-1, 1], 2000)

@@ -64,7 +64,7 @@ def everything(raw: RawData) -> np.ndarray:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks for each split; the last one is shorter."""
-    monkeypatch.setattr("robustfeatures.data.dataset.BLOCK_BYTES", 7 * 3 * 6 * 5 * 4)
+    monkeypatch.setattr("robustfeatures.data.pixels.BLOCK_BYTES", 7 * 3 * 6 * 5 * 4)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
@@ -104,11 +104,11 @@ def test_tensors_keep_every_bit_of_float_images(tmp_path: Path, dtype: type) -> 
     assert "this layout keeps no class names and no provenance" in said
     assert ("images became float32, the grey levels divided by 255" in said) == (dtype == np.uint8)
     for split, dataset in splits.items():
-        assert sorted(path.name for path in (out / split).iterdir()) == ["d_robust_ims", "d_robust_lab"]
+        assert sorted(path.name for path in (out / split).iterdir()) == ["CIFAR_ims", "CIFAR_lab"]
         raw = loaded(constructed, out / split)["all"]
         # As the README of the published data sets reads them.
-        images = torch.cat(torch.load(out / split / "d_robust_ims"))
-        labels = torch.cat(torch.load(out / split / "d_robust_lab"))
+        images = torch.cat(torch.load(out / split / "CIFAR_ims"))
+        labels = torch.cat(torch.load(out / split / "CIFAR_lab"))
         for found in (everything(raw), images.numpy()):
             assert found.dtype == np.float32
             np.testing.assert_array_equal(found, dataset.float_images())

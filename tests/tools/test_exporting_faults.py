@@ -27,15 +27,15 @@ from tests.faults import conftest
 from tests.tools.test_exporting import data_set, everything, loaded, stored
 
 mount = conftest.mount
-FORMS: tuple[exporting.Format, ...] = ("folder", "npz", "constructed")
+FORMS: tuple[exporting.Format, ...] = ("folder", "npz", "constructed", "huggingface")
 
 
 def published(tmp_path: Path) -> tuple[Path, Path]:
     """A reference beside a store as results/ holds them, and the payload's data.zarr, which may be written to."""
     store = Store(tmp_path / "store")
-    with store.lease("key") as scratch:
-        write_dataset(scratch / "payload" / "data.zarr", data_set(np.uint8))
-        store.publish("key", scratch / "payload", {"content": "content", "built": {}})
+    with store.lease("key") as lease:
+        write_dataset(lease.fresh / "data.zarr", data_set(np.uint8))
+        store.publish(lease, {"content": "content", "built": {}})
     reference = tmp_path / "artifacts" / "data" / "digits-0.json"
     write_json(reference, {"key": "key", "content": "content", "recipe": {}})
     for path in store.payload("key").rglob("*"):
@@ -63,7 +63,7 @@ def garble(path: Path) -> None:
 
 
 def spoil(path: Path) -> None:
-    """In the middle of what is compressed."""
+    """Change bytes in the middle of the compressed data."""
     content = path.read_bytes()
     path.write_bytes(bytes(20) + content[20:])
 
@@ -142,7 +142,7 @@ def test_no_split_of_a_data_set(tmp_path: Path) -> None:
 
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, which a signal may end."""
+    """Run in a process of its own, which a signal may end."""
     line = [sys.executable, "-m", "robustfeatures", "export", *map(str, arguments)]
     return subprocess.run(line, capture_output=True, text=True, check=False)
 
@@ -178,7 +178,7 @@ def test_tensors_that_torch_cannot_write(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(torch, "save", fails)
     with pytest.raises(OSError, match="unexpected pos 3 vs 2") as caught:
         export(stored(tmp_path, data_set(np.uint8)), tmp_path / "out", "constructed")
-    assert caught.value.filename == str(tmp_path / "out/train/out_ims")
+    assert caught.value.filename == str(tmp_path / "out/train/CIFAR_ims")
     assert "torch could not write it" in caught.value.strerror
     assert [child.name for child in tmp_path.iterdir()] == ["payload"]
 
@@ -203,7 +203,7 @@ def test_an_empty_folder_stays_the_same_one(
     assert (empty.stat().st_ino, out.is_symlink()) == (before, place == "link")
     assert sorted(os.listdir(out)) == sorted(splits)  # noqa: PTH208  # the folder that a shell is in, not its path
     if form == "constructed":
-        assert sorted(child.name for child in (empty / "test").iterdir()) == ["empty_ims", "empty_lab"]
+        assert sorted(child.name for child in (empty / "test").iterdir()) == ["CIFAR_ims", "CIFAR_lab"]
     else:
         np.testing.assert_array_equal(np.sort(loaded(folder, empty)["test"].labels), np.sort(splits["test"].labels))
     with pytest.raises(UserError, match="exists already; give another name"):

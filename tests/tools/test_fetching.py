@@ -98,7 +98,7 @@ def test_ones_own_file(tmp_path: Path) -> None:
 
 
 def test_the_line_to_write_makes_a_study_on_ones_own_photographs_whole(tmp_path: Path) -> None:
-    """For a folder too, the digest that is printed is the one that reading the folder asks for."""
+    """For a folder, too, the printed digest is the one that reading asks for."""
     from PIL import Image
 
     from robustfeatures.data.preparation import prepare_splits

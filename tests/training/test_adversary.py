@@ -24,7 +24,7 @@ RANDOM = Adversary(norm="linf", eps=EPS, step_size=1e-9, steps=1, random_start=T
 
 
 def test_random_starts_fill_the_ball_and_follow_from_the_seed(digits: Digits, network: Network) -> None:
-    """The one step is too short to leave the start."""
+    """The one step is too short to move an image away from its start."""
     images, labels = digits.images[:100], digits.labels[:100]
     attack = Attacker(network, RANDOM, "float32")
     found = attack(images, labels, 1)
@@ -40,9 +40,13 @@ def test_random_starts_fill_the_ball_and_follow_from_the_seed(digits: Digits, ne
     assert (plain(images, labels, 1) - images).abs().max() < 1e-6
 
 
-def fresh() -> Network:
+def fresh(device: torch.device) -> Network:
     torch.manual_seed(0)
-    return create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
+    return create("small-cnn", num_classes=10, image_shape=(1, 8, 8)).to(device)
+
+
+def as_bytes(image: Tensor) -> bytes:
+    return image.cpu().numpy().tobytes()
 
 
 @pytest.mark.parametrize(("natural", "left"), [(0.0, 0), (0.5, 30)])
@@ -55,17 +59,17 @@ def test_a_share_of_each_batch_stays_natural(digits: Digits, natural: float, lef
         given.append((images, labels, seed))
         return 1 - images
 
-    network = fresh()
+    network = fresh(digits.images.device)
     network.register_forward_pre_hook(lambda module, arguments: shown.append(arguments[0].detach().clone()))
     settings = replace(QUICK, epochs=2, batch_size=60, natural=natural)
     train(network, InMemory(digits.images[:120]), digits.labels[:120], settings, seed=0, perturbation=attack)
     assert [len(images) for images, _, _ in given] == [60 - left] * 4
     assert len({seed for _, _, seed in given}) == 4
-    known = {image.numpy().tobytes(): int(label) for image, label in zip(digits.images, digits.labels, strict=True)}
+    known = {as_bytes(image): int(label) for image, label in zip(digits.images, digits.labels, strict=True)}
     for batch, (images, labels, _) in zip(shown, given, strict=True):
         assert torch.equal(batch[left:], 1 - images)
-        assert all(image.numpy().tobytes() in known for image in batch[:left])
-        assert [known[image.numpy().tobytes()] for image in images] == labels.tolist()
+        assert all(as_bytes(image) in known for image in batch[:left])
+        assert [known[as_bytes(image)] for image in images] == labels.tolist()
 
 
 class StopNowError(Exception):
@@ -96,8 +100,9 @@ def test_random_starts_do_not_move_when_a_training_goes_on(
         if done > 264:
             raise StopNowError
 
-    whole = run(fresh(), None, lambda done, total: None).state_dict()
+    device = digits.images.device
+    whole = run(fresh(device), None, lambda done, total: None).state_dict()
     with pytest.raises(StopNowError):
-        run(fresh(), tmp_path, interrupt)
-    resumed = run(fresh(), tmp_path, lambda done, total: None).state_dict()
+        run(fresh(device), tmp_path, interrupt)
+    resumed = run(fresh(device), tmp_path, lambda done, total: None).state_dict()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)

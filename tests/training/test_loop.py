@@ -30,9 +30,9 @@ from robustfeatures.training.settings import Adversary, Augmentation, Training
 from tests.conftest import QUICK, Digits
 
 
-def fresh(seed: int = 0) -> Network:
+def fresh(digits: Digits, seed: int = 0) -> Network:
     torch.manual_seed(seed)
-    return create("small-cnn", num_classes=10, image_shape=(1, 8, 8))
+    return create("small-cnn", num_classes=10, image_shape=(1, 8, 8)).to(digits.images.device)
 
 
 def equal(one: Network, other: Network) -> bool:
@@ -40,7 +40,7 @@ def equal(one: Network, other: Network) -> bool:
 
 
 def test_velocities_of_another_layout_are_laid_out_like_their_parameters() -> None:
-    """A checkpoint from a GPU, where all is channels-last, read on a processor that trains in the other layout."""
+    """A GPU wrote the checkpoint in channels-last; a processor trains on in the other layout."""
     torch.manual_seed(0)
     start, gradient, velocity = (torch.rand(8, 4, 3, 3) for _ in range(3))
     moved = []
@@ -65,17 +65,18 @@ def test_velocities_of_another_layout_are_laid_out_like_their_parameters() -> No
     ],
 )
 def test_optimisers_are_torchs(
+    device: torch.device,
     ours: type[Optimiser],
     theirs: Callable[[Iterator[torch.nn.Parameter], float], torch.optim.Optimizer],
     momentum: float,
 ) -> None:
     torch.manual_seed(0)
-    one, other = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    one, other = (torch.nn.Linear(5, 3).to(device) for _ in range(2))
     other.load_state_dict(one.state_dict())
     mine = ours(one.parameters(), momentum=momentum, weight_decay=0.01)
     reference = theirs(other.parameters(), momentum)
     for step in range(5):
-        batch = torch.randn(4, 5)
+        batch = torch.randn(4, 5).to(device)
         for model in (one, other):
             model.zero_grad()
             model(batch).square().sum().backward()
@@ -87,7 +88,7 @@ def test_optimisers_are_torchs(
 
 
 def test_adam_counts_its_steps_on_the_processor() -> None:
-    """On a GPU torch would wait for the number of every parameter; a checkpoint is read to there whole."""
+    """On a GPU torch would wait for each parameter's step number. The numbers stay on the processor after a resume."""
     elsewhere = Mock(cpu=lambda: torch.tensor(3.0))
     optimiser = Adam([torch.nn.Parameter(torch.ones(2))], momentum=0.9, weight_decay=0.0)
     optimiser.restore({"first": {}, "second": {}, "steps": {0: elsewhere}})
@@ -109,7 +110,7 @@ def test_schedules(schedule: Callable[[int], float], steps: tuple[int, ...], exp
 def test_adversarial_training_raises_robust_accuracy(digits: Digits) -> None:
     settings = replace(QUICK, epochs=8)
     adversary = Adversary(norm="l2", eps=0.75, step_size=0.15, steps=7)
-    standard, robust = fresh(), fresh()
+    standard, robust = fresh(digits), fresh(digits)
     images, labels = InMemory(digits.images[:1000]), digits.labels[:1000]
     train(standard, images, labels, settings, seed=0)
     train(robust, images, labels, settings, seed=0, perturbation=Attacker(robust, adversary, "float32"))
@@ -122,6 +123,18 @@ def test_adversarial_training_raises_robust_accuracy(digits: Digits) -> None:
     assert accuracy(standard, InMemory(test_images), test_labels) > 0.85
     assert accuracy(robust, InMemory(test_images), test_labels) > 0.85
     assert robust_accuracy(robust) > robust_accuracy(standard) + 0.3
+
+
+def test_no_gradient_takes_memory_between_two_steps(digits: Digits) -> None:
+    network, left = fresh(digits), []
+
+    def attack(images: torch.Tensor, labels: torch.Tensor, seed: int) -> torch.Tensor:
+        left.append([name for name, parameter in network.named_parameters() if parameter.grad is not None])
+        return images
+
+    settings = replace(QUICK, epochs=1)
+    train(network, InMemory(digits.images[:200]), digits.labels[:200], settings, seed=0, perturbation=attack)
+    assert left == [[]] * 4
 
 
 class StopNowError(Exception):
@@ -162,7 +175,7 @@ def test_a_training_stopped_at_any_step_goes_on_bit_for_bit(
             progress=progress,
         )
 
-    whole = fresh()
+    whole = fresh(digits)
     seen: list[int] = []
     history = run(whole, None, lambda done, total: seen.append(done))
     assert len(history) == 4
@@ -178,9 +191,9 @@ def test_a_training_stopped_at_any_step_goes_on_bit_for_bit(
                 raise StopNowError
 
         with pytest.raises(StopNowError):
-            run(fresh(), folder, interrupt)
+            run(fresh(digits), folder, interrupt)
         # Another initialisation, so that only the checkpoint can bring the weights back.
-        resumed, after = fresh(seed=99), []
+        resumed, after = fresh(digits, seed=99), []
         again = run(resumed, folder, lambda done, total, after=after: after.append(done))  # type: ignore[misc]
         assert after == [done for done in seen if done > stop]
         assert equal(resumed, whole)
@@ -193,13 +206,13 @@ def test_a_training_stopped_at_any_step_goes_on_bit_for_bit(
 @pytest.mark.parametrize("shape", [(3, 16, 16), (3, 8, 8), (1, 8, 8)])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_layout_changes_nothing(
-    architecture: str, width: int, shape: tuple[int, int, int], precision: Precision
+    device: torch.device, architecture: str, width: int, shape: tuple[int, int, int], precision: Precision
 ) -> None:
-    """Channels last, or not where oneDNN cannot: one step is the same as torch's own on plain tensors."""
+    """One step equals torch's own on plain tensors, in channels-last and where oneDNN cannot use it."""
     torch.manual_seed(0)
-    network = create(architecture, num_classes=3, image_shape=shape, width=width)
+    network = create(architecture, num_classes=3, image_shape=shape, width=width).to(device)
     reference, before = copy.deepcopy(network), copy.deepcopy(network)
-    images, labels = torch.rand(32, *shape), torch.arange(32) % 3
+    images, labels = torch.rand(32, *shape).to(device), torch.arange(32, device=device) % 3
     settings = Training(epochs=1, batch_size=32, learning_rate=0.1, schedule="constant", momentum=0.0)
     train(network, InMemory(images), labels, settings, seed=0, precision=precision)
     reference.train()
@@ -217,7 +230,7 @@ def test_the_layout_changes_nothing(
 
 
 def test_the_loss_of_an_epoch_is_the_mean_over_its_images() -> None:
-    """Of a network that hardly moves, with a small last batch whose images count no more than others."""
+    """The network hardly moves, and the last batch is small: its images count no more than others."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
     images, labels = torch.rand(70, 1, 4, 4), torch.arange(70) % 3
@@ -231,7 +244,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_images() -> None:
 def test_a_damaged_checkpoint_is_a_fresh_start(digits: Digits, tmp_path: Path) -> None:
     settings = replace(QUICK, epochs=1)
     (tmp_path / "checkpoint.pt").write_bytes(b"not a checkpoint")
-    with_damage, without = fresh(), fresh()
+    with_damage, without = fresh(digits), fresh(digits)
     train(
         with_damage,
         InMemory(digits.images[:100]),
@@ -259,11 +272,11 @@ def test_a_request_to_end_is_heard_when_the_checkpoint_is_saved(
         with checkpoints.Checkpoints(tmp_path) as kept:
             train(network, images, labels, settings, seed=0, checkpoints=kept, progress=progress)
 
-    whole, resumed = fresh(), fresh()
+    whole, resumed = fresh(digits), fresh(digits)
     train(whole, images, labels, settings, seed=0)
     before = signal.getsignal(request_to_end)
     with pytest.raises(UserError, match=f"stopped by {request_to_end.name} with a checkpoint saved"):
-        run(fresh(), ask)
+        run(fresh(digits), ask)
     assert signal.getsignal(request_to_end) == before
     seen: list[int] = []
     run(resumed, lambda done, total: seen.append(done))
@@ -281,7 +294,7 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
 def test_a_diverging_training_stops(digits: Digits) -> None:
     settings = Training(epochs=3, batch_size=64, learning_rate=1e30, schedule="constant")
     with pytest.raises(UserError, match=r"loss is (nan|inf) in epoch 1, step 5; lower training.learning_rate"):
-        train(fresh(), InMemory(digits.images[:300]), digits.labels[:300], settings, seed=0)
+        train(fresh(digits), InMemory(digits.images[:300]), digits.labels[:300], settings, seed=0)
 
 
 def test_a_last_batch_without_statistics_is_one_clear_line() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from robustfeatures.measurements.logistic_regression import predict_by_logistic_regression as simple
 from robustfeatures.training.performance_correlation import _unseen_entropy, entropy, performance_correlation
-from robustfeatures.training.performance_correlation import predict_by_logistic_regression as simple
 from tests.conftest import Digits
 
 C = 10
@@ -90,7 +90,7 @@ def test_known_answers() -> None:
 
 
 def test_entropy_of_a_few_draws_of_many_values() -> None:
-    """100 draws of 50 equal values: the plug-in lacks a fifth of a nat, the estimate a quarter of that."""
+    """For 100 draws of 50 equal values the plug-in lacks a fifth of a nat; the estimate lacks a quarter of that."""
     rng = np.random.default_rng(0)
     draws = rng.integers(50, size=(200, 100))
     assert np.mean([plug_in(one) for one in draws]) < math.log(50) - 0.2

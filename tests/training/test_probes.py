@@ -15,16 +15,19 @@ from torch import nn
 from robustfeatures.attacks import pgd
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.engine.batches import InMemory
+from robustfeatures.measurements.logistic_regression import predict_by_logistic_regression
 from robustfeatures.models.network import Network
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.run.job import Job
+from robustfeatures.pipeline.run.stages import measurement
 from robustfeatures.pipeline.run.stages.model import make
 from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.pipeline.store.networks import load_network
 from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
-from robustfeatures.training.performance_correlation import performance_correlation, predict_by_logistic_regression
+from robustfeatures.training.performance_correlation import performance_correlation
 from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.settings import Model, Probe, ProbeAttack
 from tests.conftest import QUICK, Digits
@@ -35,7 +38,7 @@ AWAY = replace(TOWARDS_NEXT, targeted=False)
 PROBES = (
     Probe(name="train", input="data", split="train", images=50),
     Probe(name="shifted", input="data", split="test", label_shift=1, every=2),
-    Probe(name="correlation", input="data", split="test", measure="performance-correlation", every=3),
+    Probe(name="correlation", input="data", split="test", simple_classifier="simple", every=3),
     Probe(
         name="attack",
         input="data",
@@ -53,19 +56,21 @@ EPOCHS = 3
 @pytest.fixture(scope="module")
 def data(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
     def part(first: int, last: int) -> ImageDataset:
-        images = (digits.images[first:last] * 255).round().to(torch.uint8).numpy()
+        images = (digits.images[first:last] * 255).round().to(torch.uint8).cpu().numpy()
         provenance = {"source_index": np.arange(first, last)}
-        return ImageDataset(images, digits.labels[first:last].numpy(), provenance, tuple("0123456789"))
+        return ImageDataset(images, digits.labels[first:last].cpu().numpy(), provenance, tuple("0123456789"))
 
     path = tmp_path_factory.mktemp("data") / "data.zarr"
     write_dataset(path, {"train": part(0, 600), "test": part(600, 900)})
     return path
 
 
-def train_in(folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...], *, seed: int = 0) -> Job:
+def train_in(
+    folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...], device: torch.device, *, seed: int = 0
+) -> Job:
     """A model trained in the folder, as its stage does it."""
     (folder / "scratch").mkdir(parents=True)
-    job = job_in(folder, inputs, Store(folder / "store"))
+    job = job_in(folder, inputs, Store(folder / "store"), device.type)
     training = replace(QUICK, epochs=EPOCHS, schedule="one-cycle")
     parameters = Model(architecture=Architecture(name="small-cnn"), training=training, seed=seed, probes=probes)
     make(parameters, folder, job)
@@ -73,31 +78,44 @@ def train_in(folder: Path, inputs: Mapping[str, Path], probes: tuple[Probe, ...]
 
 
 @pytest.fixture(scope="module")
-def other(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other(data: Path, device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("other")
-    train_in(folder, {"data": data}, (), seed=1)
+    train_in(folder, {"data": data}, (), device, seed=1)
     return folder / "model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def probed(data: Path, other: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Job]:
+def simple(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The predictions of a logistic regression, as their stage writes them."""
+    folder = tmp_path_factory.mktemp("simple")
+    job = job_in(folder, {"data": data, "predicted": data}, Store(folder / "store"))
+    measurement.make(Measurement(module="measurements.logistic_regression", settings={"split": "test"}), folder, job)
+    return folder / "rows.csv"
+
+
+@pytest.fixture(scope="module")
+def probed(
+    data: Path, other: Path, simple: Path, device: torch.device, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Job]:
     folder = tmp_path_factory.mktemp("probed")
-    return folder, train_in(folder, {"data": data, "other": other}, PROBES)
+    return folder, train_in(folder, {"data": data, "other": other, "simple": simple}, PROBES, device)
 
 
-def test_weights_are_the_same_to_the_bit(data: Path, probed: tuple[Path, Job], tmp_path: Path) -> None:
-    train_in(tmp_path / "without", {"data": data}, ())
+def test_weights_are_the_same_to_the_bit(
+    data: Path, probed: tuple[Path, Job], device: torch.device, tmp_path: Path
+) -> None:
+    train_in(tmp_path / "without", {"data": data}, (), device)
     folder, _ = probed
     assert (tmp_path / "without" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
 def test_no_draw_of_the_training_moves(digits: Digits) -> None:
-    """A network that drops units at random draws from torch's own generator; so may an attack."""
+    """A network with dropout draws from torch's own generator. An attack may too."""
 
     def dropping() -> Network:
         torch.manual_seed(0)
         features = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5))
-        return Network(features, nn.Linear(32, 10), 1)
+        return Network(features, nn.Linear(32, 10), 1).to(digits.images.device)
 
     def run(*, with_probes: bool) -> Network:
         network = dropping()

@@ -38,7 +38,7 @@ def test_colour_photographs(tmp_path: Path) -> None:
     assert accuracies["accuracy"].between(0, 100).all()
     # A file that changes is refused, by name, and leaves nothing half-made.
     np.savez(path, images=np.zeros(1))
-    with pytest.raises(UserError, match=r"^data/npz-\S+: .*photographs\.npz"):
+    with pytest.raises(UserError, match=r"tested\.yaml: data\.sha256: .*photographs\.npz has the SHA-256"):
         built_study(tmp_path / "second", study)
     assert not list((tmp_path / "second" / "results" / "store").glob("*/manifest.json"))
 

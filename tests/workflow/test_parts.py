@@ -32,7 +32,7 @@ def jobs(output: str) -> dict[str, int]:
 
 
 def leave_blocks_of_another_device(store: Store, key: str) -> None:
-    """As after a job on a GPU that was killed: blocks cut in another way, which no job on a processor may take."""
+    """Blocks of a killed job on a GPU. They are cut in another way, so no job on a processor may take them."""
     for name in ("cuda-0", "cuda-train-0"):
         block = store.block(key, name)
         block.parent.mkdir(parents=True, exist_ok=True)
@@ -40,6 +40,7 @@ def leave_blocks_of_another_device(store: Store, key: str) -> None:
         block.with_name(f"{name}.json").write_text("{}")
 
 
+@pytest.mark.slow
 def test_parts_give_what_one_job_gives(built: Workspace, lacking: dict[Path, dict[str, str]]) -> None:
     built.edit("config.yaml", "derived_parts: 1", "derived_parts: 3")
     built.edit("config.yaml", "evaluation_parts: 1", "evaluation_parts: 2")
@@ -93,6 +94,7 @@ def test_another_number_of_parts_or_seeds_is_no_reason_to_run(built: Workspace) 
     study = built.folder / "workflow/studies/smoke.yaml"
     kept, experiments, _ = study.read_text().replace("seeds: [0]", "seeds: [0, 1]").partition("experiments:\n")
     study.write_text(f"{kept}{experiments}  A7: {{}}\n")
+    built.build()
     built.snakemake()
     for old, new in (("derived_parts: 1", "derived_parts: 3"), ("seeds_per_job: 8", "seeds_per_job: 1")):
         built.edit("config.yaml", old, new)

@@ -1,5 +1,6 @@
 # The plan: the study of config.yaml, unfolded into recipes. Their digests are in the names of the files that the rules
 # make. Only the main process unfolds the study. A job that a scheduler starts reads the task that was written for it.
+import atexit
 import shlex
 import sys
 import time
@@ -7,63 +8,95 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+from snakemake.settings.types import DeploymentMethod
 
+# The folder of this workflow. In another workflow, `workflow.basedir` would be the folder of that one.
+HERE = Path(workflow.current_basedir.get_path_or_uri(secret_free=False)).parents[1]
 # The package runs from the source tree, so that it need not be installed.
-SOURCE = Path(workflow.basedir) / "src"
+SOURCE = HERE / "src"
 sys.path.insert(0, str(SOURCE))
 
-from robustfeatures.pipeline.run import gpus
 from robustfeatures.errors import UserError, make_printable
 from robustfeatures.pipeline.study.config import read_config
 from robustfeatures.pipeline.plan.tasks import read_task
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.pipeline.store.references import Artifacts
 
-ARTIFACTS = Artifacts(Path("results/artifacts"))
+# Another workflow may use this one as a module, with a `prefix` for its paths. Snakemake puts it before the paths of the
+# rules, which are those of `TRACKED`; the files are those of `ARTIFACTS`.
+IS_MODULE = not workflow.modifier.is_main_snakefile()
+TRACKED = Artifacts(Path("results/artifacts"))
+ARTIFACTS = Artifacts(Path(workflow.modifier.modify_path("results/artifacts")))
 BEGAN = time.monotonic()
 STARTED = datetime.now(UTC).isoformat(timespec="seconds")
 
 try:
-    # Snakemake's `configfile` would evaluate expressions in the file. `config` holds the values of `--config`.
-    values = read_yaml(Path("config.yaml"))
+    # Snakemake's `configfile` would evaluate expressions in the file. `config` holds the values of `--config`, or those
+    # that another workflow gives. The file beside that one is not ours.
+    values = read_yaml(HERE / "config.yaml" if IS_MODULE else Path("config.yaml"))
     CONFIG = read_config({**values, **config} if isinstance(values, dict) else values)
-    TASKS, VIEWS = {}, ()
+    STORE, RAW = map(
+        str, map(workflow.modifier.modify_path, (CONFIG.store, CONFIG.raw))
+    )
+    TASKS, VIEW_JOBS = {}, {}
     # The executor is not known yet. Executors that submit jobs elsewhere count them as nodes (`--jobs`).
     LOCAL = workflow.resource_settings.nodes is None
     if workflow.is_main_process:
+        from robustfeatures.pipeline.plan.devices import choose_devices
         from robustfeatures.pipeline.plan.plan import unfold
         from robustfeatures.pipeline.plan.prepare import prepare
         from robustfeatures.pipeline.plan.tasks import make_tasks
+        from robustfeatures.pipeline.run.gpus import check_enough
         from robustfeatures.pipeline.store.store import Store
 
-        GPUS = gpus.visible_gpus() if CONFIG.device != "cpu" else []
-        if CONFIG.gpus_per_job == "auto":
-            gpus_per_job = int(CONFIG.device == "cuda" or bool(GPUS))
-        else:
-            gpus_per_job = CONFIG.gpus_per_job
-        PLAN = unfold(CONFIG, Path(workflow.basedir) / "workflow" / "studies")
-        planned = make_tasks(PLAN, CONFIG, gpus_per_job)
-        prepare(PLAN, planned, ARTIFACTS, Store(Path(CONFIG.store)))
-        TASKS, VIEWS = {task.name: task for task in planned}, PLAN.views
-        if gpus_per_job and LOCAL and "gpu" not in workflow.global_resources:
-            # At most one job per GPU runs at once.
-            workflow.register_resource("gpu", max(1, len(GPUS)))
+        PLAN = unfold(CONFIG, HERE / "workflow" / "studies")
+        # Torch is asked only if a job is large enough for a GPU, because the answer takes seconds.
+        planned = make_tasks(PLAN, CONFIG, gpus=1)
+        DEVICES = None
+        if any(task.gpu for task in planned):
+            uses_conda = (
+                DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+            )
+            DEVICES = choose_devices(CONFIG, is_local=LOCAL, uses_conda=uses_conda)
+            planned = make_tasks(PLAN, CONFIG, DEVICES.gpus_per_job)
+        store = Store(Path(STORE))
+        for line in prepare(PLAN, planned, ARTIFACTS, store, CONFIG.remote):
+            print(f"robustfeatures: {line}", file=sys.stderr)
+        missing = [
+            task for task in planned if not ARTIFACTS.reference(task.name).exists()
+        ]
+        if DEVICES and DEVICES.warning and missing:
+            print(f"robustfeatures: {DEVICES.warning}", file=sys.stderr)
+        most = max((task.gpu for task in missing), default=0)
+        if DEVICES and DEVICES.error and most:
+            raise UserError(DEVICES.error)
+        if DEVICES and DEVICES.gpus:
+            check_enough(most, DEVICES.gpus)
+        TASKS, VIEW_JOBS = {task.name: task for task in planned}, PLAN.view_jobs
+        USES_GPUS = any(task.gpu for task in planned)
+        if USES_GPUS and LOCAL and "gpu" not in workflow.global_resources:
+            at_once = len(DEVICES.gpus) * CONFIG.jobs_per_gpu
+            workflow.register_resource("gpu", max(1, at_once))
 except UserError as error:
     raise WorkflowError(str(error))
 except OSError as error:
     where = "disk" if error.filename is None else error.filename
     raise WorkflowError(make_printable(f"{where}: {error.strerror or error}"))
 
-# The environment of every job. No recipe depends on it, so it is not in the rules, where a change would be a reason for
-# Snakemake to run them again.
+# The environment of every job. No recipe depends on it. It is not set by `shell.prefix`, which would also set it for the
+# rules of a workflow that uses this one.
 ENVIRONMENT = {
-    "ROBUSTFEATURES_STORE": CONFIG.store,
-    "ROBUSTFEATURES_RAW": CONFIG.raw,
+    "ROBUSTFEATURES_STORE": STORE,
+    "ROBUSTFEATURES_RAW": RAW,
     "ROBUSTFEATURES_DEVICE": CONFIG.device,
-    # A scheduler gives each job its own GPUs. Jobs of one machine have to agree on theirs.
-    "ROBUSTFEATURES_SHARE_GPUS": str(
-        int(workflow.is_main_process and CONFIG.device != "cpu")
+    "ROBUSTFEATURES_GPU_FAST_PATH": str(int(CONFIG.gpu_fast_path)),
+    # A scheduler gives each job its own GPUs. Jobs of one machine share its GPUs.
+    "ROBUSTFEATURES_GPUS": ",".join(
+        DEVICES.gpus if workflow.is_main_process and DEVICES else ()
     ),
+    "ROBUSTFEATURES_JOBS_PER_GPU": str(CONFIG.jobs_per_gpu),
+    "ROBUSTFEATURES_MIX_GPU_MODELS": str(int(CONFIG.mix_gpu_models)),
 }
 exports = " ".join(
     f"{name}={shlex.quote(value)}" for name, value in ENVIRONMENT.items()
@@ -71,7 +104,14 @@ exports = " ".join(
 # With --use-conda Snakemake clears the user's PYTHONPATH for each job, so the job's shell reads it.
 pythonpath = shlex.quote(str(SOURCE)) + '"${PYTHONPATH:+:$PYTHONPATH}"'
 escaped = f"PYTHONPATH={pythonpath} {exports}".replace("{", "{{").replace("}", "}}")
-shell.prefix(f"export {escaped}; ")
+RUN = f"export {escaped}; python -m robustfeatures"
+# The commands of the rules.
+BUILD = f"{RUN} build {{output:q}} --threads {{threads}} --log {{log:q}}"
+BUILD_PART = (
+    f"{RUN} build {{params.whole:q}} --part {{wildcards.part}} --parts {{wildcards.parts}}"
+    " --threads {threads} --log {log:q}"
+)
+VIEW = f"{RUN} view {{output.references:q}} --log {{log:q}}"
 
 
 TASK_OF = {artifact: name for name in TASKS for artifact in TASKS[name].artifacts}
@@ -95,7 +135,7 @@ def task(name):
 def references(artifacts):
     """The files that Snakemake tracks for artifacts: for each, the file of the job that makes it."""
     return [
-        str(ARTIFACTS.reference(TASK_OF.get(artifact, artifact)))
+        str(TRACKED.reference(TASK_OF.get(artifact, artifact)))
         for artifact in artifacts
     ]
 
@@ -110,36 +150,84 @@ def finished_parts(stage):
 
     def parts(wildcards):
         name = f"{stage}/{wildcards.name}"
-        return [str(path) for path in ARTIFACTS.parts(name, task(name).parts)]
+        return [str(path) for path in TRACKED.parts(name, task(name).parts)]
 
     return parts
 
 
-def asks(stage):
-    """The resources of a stage's job, by its recipe; more time and memory on each retry."""
+def asks(stage, is_part=False):
+    """The resources of a stage's job, by its recipe; more time on each retry, and more memory after a failure."""
 
-    def grown(field):
-        return lambda wildcards, attempt: attempt * getattr(
-            task(f"{stage}/{wildcards.name}"), field
-        )
+    def memory(wildcards, attempt):
+        name = f"{stage}/{wildcards.name}"
+        # A job that ran out of time needs no more memory.
+        stops = ARTIFACTS.stops(name, getattr(wildcards, "part", None))
+        return max(1, attempt - stops) * task(name).memory_mb
 
-    minutes = grown("minutes")
+    def gpu(wildcards):
+        found = task(f"{stage}/{wildcards.name}")
+        return found.gpu if is_part else found.gpu_of_whole
+
     return {
-        "mem_mb": grown("memory_mb"),
+        "mem_mb": memory,
         "runtime": lambda wildcards, attempt: min(
-            minutes(wildcards, attempt), CONFIG.longest_minutes
+            attempt * task(f"{stage}/{wildcards.name}").minutes, CONFIG.longest_minutes
         ),
-        "gpu": lambda wildcards: task(f"{stage}/{wildcards.name}").gpu,
+        "gpu": gpu,
+        # Slurm may otherwise spread the GPUs of a job over several nodes.
+        "nodes": 1,
     }
+
+
+def threads(stage):
+    """The threads of a stage's job: those of a process, for each of its processes."""
+    return (
+        lambda wildcards: CONFIG.threads_per_job
+        * task(f"{stage}/{wildcards.name}").processes
+    )
 
 
 # The environment of every rule.
 CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.yaml"
 
 
+onstart:
+    if workflow.is_main_process and LOCAL:
+        from robustfeatures.tools.expectation import expect
+
+        used = "cuda" if USES_GPUS else "cpu"
+        expected = expect(
+            PLAN,
+            planned,
+            ARTIFACTS,
+            CONFIG,
+            cores=workflow.cores,
+            device=used,
+        )
+        if expected:
+            logger.info(expected)
+
+
+def say_last(lines):
+    """Print lines after the last ones of Snakemake, which follow those that its hooks print."""
+    # What is registered last is called first.
+    for line in reversed(list(lines)):
+        atexit.register(print, make_printable(line), file=sys.stderr)
+
+
 onsuccess:
     if workflow.is_main_process and LOCAL:
-        from robustfeatures.tools.status import computing_share
+        from robustfeatures.tools.ending import describe_success
 
         seconds = time.monotonic() - BEGAN
-        print(computing_share(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores))
+        say_last(
+            describe_success(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores)
+        )
+
+
+onerror:
+    if workflow.is_main_process:
+        from robustfeatures.tools.ending import describe_failures
+
+        began = datetime.fromisoformat(STARTED).timestamp()
+        say_last(describe_failures(PLAN, planned, ARTIFACTS, began))

@@ -13,5 +13,7 @@ rule data:
     threads: CONFIG.threads_per_job
     resources:
         **asks("data"),
+    message:
+        "data {wildcards.name}"
     shell:
-        "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"
+        BUILD

@@ -14,8 +14,10 @@ rule derived:
     threads: CONFIG.threads_per_job
     resources:
         **asks("derived"),
+    message:
+        "derived {wildcards.name}"
     shell:
-        "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"
+        BUILD
 
 
 rule derived_part:
@@ -35,9 +37,10 @@ rule derived_part:
         CONDA
     threads: CONFIG.threads_per_job
     resources:
-        **asks("derived"),
+        **asks("derived", is_part=True),
     params:
-        whole="results/artifacts/derived/{name}.json",
+        whole=lambda wildcards: str(ARTIFACTS.reference(f"derived/{wildcards.name}")),
+    message:
+        "derived {wildcards.name}, part {wildcards.part} of {wildcards.parts}"
     shell:
-        "python -m robustfeatures build {params.whole:q} --part {wildcards.part} --parts {wildcards.parts}"
-        " --threads {threads} --log {log:q}"
+        BUILD_PART

@@ -14,8 +14,10 @@ rule evaluation:
     threads: CONFIG.threads_per_job
     resources:
         **asks("evaluation"),
+    message:
+        "evaluation {wildcards.name}"
     shell:
-        "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"
+        BUILD
 
 
 rule evaluation_part:
@@ -35,9 +37,10 @@ rule evaluation_part:
         CONDA
     threads: CONFIG.threads_per_job
     resources:
-        **asks("evaluation"),
+        **asks("evaluation", is_part=True),
     params:
-        whole="results/artifacts/evaluation/{name}.json",
+        whole=lambda wildcards: str(ARTIFACTS.reference(f"evaluation/{wildcards.name}")),
+    message:
+        "evaluation {wildcards.name}, part {wildcards.part} of {wildcards.parts}"
     shell:
-        "python -m robustfeatures build {params.whole:q} --part {wildcards.part} --parts {wildcards.parts}"
-        " --threads {threads} --log {log:q}"
+        BUILD_PART

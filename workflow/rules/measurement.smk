@@ -13,5 +13,7 @@ rule measurement:
     threads: CONFIG.threads_per_job
     resources:
         **asks("measurement"),
+    message:
+        "measurement {wildcards.name}"
     shell:
-        "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"
+        BUILD

@@ -10,8 +10,10 @@ rule model:
         "results/benchmarks/model/{name}.tsv"
     conda:
         CONDA
-    threads: CONFIG.threads_per_job
+    threads: threads("model")
     resources:
         **asks("model"),
+    message:
+        "model {wildcards.name}"
     shell:
-        "python -m robustfeatures build {output:q} --threads {threads} --log {log:q}"
+        BUILD

@@ -1,36 +1,44 @@
-# Tables, figures, claims and the report. Their files have no digest in their names. So each view has its own rule, with
-# the digest among its `params`; a change of these is a reason to run the rule (profiles/default).
+# Tables, figures, claims and the page. Their files have no digest in their names. So each job has its own rule, with the
+# digests among its `params`; a change of these is a reason to run the rule (profiles/default). The table and the figure
+# of an experiment are one job, so that they never show different results.
+from functools import partial
+
 VIEW_CAPTIONS = {
     "table": "../report/table.rst",
     "figure": "../report/figure.rst",
     "claims": "../report/claims.rst",
     "report": "../report/report.rst",
 }
-VIEW_OUTPUTS = {
-    view.artifact: [f"results/{name}" for name in view.outputs] for view in VIEWS
-}
 
-for view in VIEWS:
+
+marked = partial(report, category=CONFIG.study)
+
+
+def view_files(view):
+    """The files of a view, with their labels in the menu of `snakemake --report`."""
+    caption = VIEW_CAPTIONS[view.kind]
+    return [
+        marked(f"results/{name}", caption=caption, labels=view.labels(name))
+        for name in view.outputs
+    ]
+
+
+for job, views in VIEW_JOBS.items():
 
     rule:
-        """Write one table, figure, claims file or page."""
+        """Write the table and the figure of one experiment, the claims file or the page."""
         name:
-            f"{view.kind}_{view.label}"
+            job
         input:
-            references(view.inputs),
-            plan=str(ARTIFACTS.plan(view.artifact)),
+            references(name for view in views for name in view.inputs),
+            plans=[str(TRACKED.plan(view.artifact)) for view in views],
         output:
-            reference=str(ARTIFACTS.reference(view.artifact)),
-            files=report(
-                VIEW_OUTPUTS[view.artifact],
-                caption=VIEW_CAPTIONS[view.kind],
-                category=CONFIG.study,
-                subcategory=view.kind,
-            ),
+            references=[str(TRACKED.reference(view.artifact)) for view in views],
+            files=[file for view in views for file in view_files(view)],
         log:
-            f"results/logs/{view.artifact}.log",
+            f"results/logs/{views[0].artifact}.log",
         benchmark:
-            f"results/benchmarks/{view.artifact}.tsv"
+            f"results/benchmarks/{views[0].artifact}.tsv"
         localrule: True
         conda:
             CONDA
@@ -39,6 +47,8 @@ for view in VIEWS:
             mem_mb=2000,
             runtime=20,
         params:
-            artifact=view.artifact,
+            artifacts=[view.artifact for view in views],
+        message:
+            ", ".join(f"{view.kind} {view.label}" for view in views)
         shell:
-            "python -m robustfeatures view {output.reference:q} --log {log:q}"
+            VIEW

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from robustfeatures.engine.fast_path import has_fast_path
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.norms import Ball
+    from robustfeatures.engine.cuda_graphs import CudaGraph, CudaGraphs
 
 # Images (N, C, H, W) -> what the attack maximises, summed over the images, ().
 Objective = Callable[[Tensor], Tensor]
 
 PIXELS = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class NetworkObjective:
+    """An objective `value(network, images, target)`, (). Its tensors are known, so a CUDA graph can be recorded."""
+
+    value: Callable[[nn.Module, Tensor, Tensor], Tensor]
+    network: nn.Module
+    target: Tensor
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return self.value(self.network, images, self.target)
 
 
 def gradient_ascent(
@@ -39,6 +55,12 @@ def gradient_ascent(
     # Filled on the device, because a copy from the host would wait for the device.
     step_tensor = images.new_full((), step_size)
     eps_tensor = None if eps is None else images.new_full((), eps)
+    graph = _find_graph(objective, images, norm, step_tensor, origin, eps_tensor, bounds)
+    if graph is not None:
+        for step in range(steps):
+            graph.replay()
+            progress(step + 1)
+        return graph.tensors["images"].clone()
     for step in range(steps):
         images = ascent_step(
             images,
@@ -51,6 +73,39 @@ def gradient_ascent(
         )
         progress(step + 1)
     return images
+
+
+def _find_graph(
+    objective: Objective,
+    images: Tensor,
+    norm: Ball,
+    step_size: Tensor,
+    origin: Tensor | None,
+    eps: Tensor | None,
+    bounds: tuple[float, float] | None,
+) -> CudaGraph | None:
+    """Return the CUDA graph of one step, which begins at `images`; None if the step is to be computed the plain way."""
+    if not (has_fast_path(images.device) and isinstance(objective, NetworkObjective)):
+        return None
+    # Only a frozen network has graphs. The weights of another may be replaced.
+    graphs: CudaGraphs | None = getattr(objective.network, "graphs", None)
+    if graphs is None:
+        return None
+
+    def step(images: Tensor, target: Tensor, **others: Tensor) -> Tensor:
+        return ascent_step(
+            images, gradient(replace(objective, target=target), images), norm=norm, bounds=bounds, **others
+        )
+
+    given = {
+        "images": images,
+        "target": objective.target,
+        "step_size": step_size,
+        "origin": origin,
+        "eps": eps,
+    }
+    tensors = {name: values for name, values in given.items() if values is not None}
+    return graphs.find((objective.value, norm, bounds), step, tensors)
 
 
 def gradient(objective: Objective, images: Tensor) -> Tensor:

@@ -21,9 +21,10 @@ def project(images: Tensor, origin: Tensor, eps: Tensor) -> Tensor:
 
 def random_start(images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
     """Draw a perturbation (N, C, H, W) uniformly from the ball."""
-    direction = torch.randn(images.shape, generator=generator).to(images)
+    device = images.device if generator is None else generator.device
+    direction = torch.randn(images.shape, generator=generator, device=device).to(images)
     # A uniform point of a d-ball has a radius distributed as U^(1/d).
-    radius = torch.rand((len(images), 1, 1, 1), generator=generator).to(images)
+    radius = torch.rand((len(images), 1, 1, 1), generator=generator, device=device).to(images)
     return direction / _l2_lengths(direction) * eps * radius ** (1.0 / images[0].numel())
 
 

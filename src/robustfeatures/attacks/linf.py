@@ -18,4 +18,5 @@ def project(images: Tensor, origin: Tensor, eps: Tensor) -> Tensor:
 
 def random_start(images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
     """Draw a perturbation (N, C, H, W) uniformly from the ball."""
-    return (torch.rand(images.shape, generator=generator).to(images) * 2 - 1) * eps
+    device = images.device if generator is None else generator.device
+    return (torch.rand(images.shape, generator=generator, device=device).to(images) * 2 - 1) * eps

@@ -35,7 +35,7 @@ class Norm(Ball, Protocol):
     """The functions of a norm that an attack uses."""
 
     def random_start(self, images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
-        """Draw a perturbation uniformly from the ball, in the shape of `images`."""
+        """Draw a perturbation uniformly from the ball, in the shape of `images`, on the device of the generator."""
         ...
 
 

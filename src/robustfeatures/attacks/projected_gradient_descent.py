@@ -32,8 +32,8 @@ def pgd(
     An untargeted attack raises the cross-entropy of the true classes `labels` (N,). A `targeted` attack lowers the
     cross-entropy of the target classes `labels`. Each step moves by `step_size` along the normalised gradient ("l2") or
     its sign ("linf"), then projects on the ball, then clips to [0, 1]. The function returns the last iterate.
-    `generator` (on the CPU) draws the random start. The model runs in eval mode; afterwards its mode is restored. After
-    each step, `progress` receives the number of steps done.
+    `generator` draws the random start on its own device. The model runs in eval mode; afterwards its mode is restored.
+    After each step, `progress` receives the number of steps done.
 
     Raises:
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfeatures.data.pixels import Statistics, as_float, channel_statistics, split_rows
+
 if TYPE_CHECKING:
     from torch.utils.data import TensorDataset
 
     from robustfeatures.data.raw import Images
-
-# The size of a block of images as float32.
-BLOCK_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,14 @@ class ImageDataset:
     provenance: int64 columns (N,). `source_index` is the image's index in the raw source. Derived sets have three more:
         `source_label`, its class in the raw source; `target`, the class of a targeted attack, else -1; and
         `start_index`, the index in the raw source of the image at which an inversion started, else -1.
+    statistics: what `channel_statistics` returns, if it is known; the data stage writes it once for all trainings.
     """
 
     images: Images
     labels: NDArray[np.int64]
     provenance: Mapping[str, NDArray[np.int64]]
     class_names: tuple[str, ...]
+    statistics: Statistics | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -50,27 +51,15 @@ class ImageDataset:
 
     def float_images(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """The images of these rows, or all, as float32 in [0, 1], (N, C, H, W)."""
-        images = self.images[np.arange(len(self)) if rows is None else rows]
-        if images.dtype == np.uint8:
-            return images.astype(np.float32) / np.float32(255)
-        return images.astype(np.float32, copy=False)
+        return as_float(self.images[np.arange(len(self)) if rows is None else rows])
 
     def blocks(self) -> Iterator[NDArray[np.int64]]:
-        """All rows in order, in blocks of at most `BLOCK_BYTES` as float32, but at least one image."""
-        size = max(1, BLOCK_BYTES // (int(np.prod(self.image_shape)) * np.dtype(np.float32).itemsize))
-        for first in range(0, len(self), size):
-            yield np.arange(first, min(first + size, len(self)))
+        """All rows in order, in blocks of at most 32 MiB as float32, but at least one image."""
+        return split_rows(self.images.shape)
 
-    def channel_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def channel_statistics(self) -> Statistics:
         """Mean and standard deviation of each channel over all pixels, (C,), of images in [0, 1]."""
-        sums, squares = np.zeros(self.image_shape[0]), np.zeros(self.image_shape[0])
-        for rows in self.blocks():
-            images = self.float_images(rows).astype(np.float64)
-            sums += images.sum(axis=(0, 2, 3))
-            squares += (images**2).sum(axis=(0, 2, 3))
-        pixels = len(self) * int(np.prod(self.image_shape[1:]))
-        mean = sums / pixels
-        return mean, np.sqrt(np.maximum(squares / pixels - mean**2, 0))
+        return channel_statistics(self.images) if self.statistics is None else self.statistics
 
     def to_torch(self) -> TensorDataset:
         """A torch Dataset of (image float32 in [0, 1], label) pairs."""

@@ -25,6 +25,7 @@ class KeepClasses(Strict):
 
     kind: Literal["classes"]
     keep: Annotated[tuple[ClassName, ...], MinLen(1)]
+    """The names of the classes, in their new order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class MergeClasses(Strict):
 
     kind: Literal["merge"]
     groups: Annotated[Mapping[ClassName, Annotated[tuple[ClassName, ...], MinLen(1)]], MinLen(1)]
+    """The old classes of each new class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,34 +43,38 @@ class Relabel(Strict):
 
     kind: Literal["relabel"]
     mapping: Annotated[Mapping[ClassName, ClassName], MinLen(1)]
+    """The class whose label each class gets; other classes keep theirs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subset(Strict):
-    """Draw `samples` images of one split, stratified by class; with `rest`, keep all its other images instead.
-
-    The other splits stay the same.
-    """
+    """Draw images of one split, stratified by class; the other splits stay the same."""
 
     kind: Literal["subset"]
     split: Split
+    """The split from which images are drawn."""
     samples: PositiveInt
+    """The number of images to draw."""
     seed: Seed = 0
+    """The seed of the draw."""
     rest: bool = False
+    """Whether the images that are not drawn are kept instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeepListed(Strict):
     """Keep only the images that a text file lists, one index or file name a line; `#` begins a comment.
 
-    The list is the file at `path`, which must have the SHA-256 `sha256`. An index counts from 0 in `split`, one of the
-    source's own splits (`train` or `test` as published), or `all` for a pool. The source's other splits are kept.
+    The source's other splits are kept.
     """
 
     kind: Literal["listed"]
     path: str
+    """The text file. The path is no part of the identity."""
     sha256: str | None = None
+    """The SHA-256 of the file; `robustfeatures fetch` prints it."""
     split: Literal["train", "validation", "test", "all"] = "all"
+    """The source's own split in which indices count from 0; `all` is the pool of a source without splits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,7 @@ class KeepNamed(Strict):
 
     kind: Literal["named"]
     pattern: str
+    """A shell pattern for file names, such as `*.png`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +92,7 @@ class Concatenate(Strict):
 
     kind: Literal["concatenate"]
     data: Data
+    """The other data set."""
 
 
 Operation = Annotated[
@@ -96,21 +104,29 @@ Operation = Annotated[
 class Data(Strict):
     """A data set.
 
-    A source has its own splits, or one pool of images. `test` and `validation` are the shares drawn for these splits,
-    stratified by class: from the pool, or from the source's train split. The user's own files lie at `path`. The path
-    is not in the identity of the data set; `sha256` is. `size` resizes the shorter side of each image, then crops the
-    centre to a square. `operations` follow the split, in order.
+    A source has its own splits, or one pool of images. Images for the test and validation splits are drawn from the
+    pool or from the source's train split, stratified by class. The path of your own files is not in the identity of the
+    data set; their SHA-256 is.
     """
 
     source: str
+    """The name of the source, such as `cifar10`, `digits` or `folder`."""
     validation: Fraction | None = None
+    """The share of the images that is drawn for the validation split."""
     test: Fraction | None = None
+    """The share of the images that is drawn for the test split."""
     split_seed: Seed = 0
+    """The seed of the draws of both splits."""
     path: str | None = None
+    """Where your own files lie."""
     sha256: str | None = None
+    """The SHA-256 of your own files; `robustfeatures fetch` prints it."""
     size: PositiveInt | None = None
+    """The side in pixels: the shorter side of each image is resized to it, then the centre is cropped to a square."""
     skip_unreadable: bool = False
+    """Whether files that are no readable image are left out, in place of an error."""
     operations: tuple[Operation, ...] = ()
+    """What is done after the splits are drawn, one operation after another."""
 
     def iterate_sources(self) -> Iterator[Data]:
         """Yield this data set and all data sets concatenated with it, at any depth."""

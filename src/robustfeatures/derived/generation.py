@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfeatures.derived.registry import METHODS, DeriveFunction
+from robustfeatures.engine.batch_size import BatchSize, fit_batch_size
 from robustfeatures.engine.batches import choose_batch_size, choose_block_rows
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.registry import load_attribute
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
 
 
-def derive_splits(parameters: Derived, run: Run) -> dict[str, Derivation]:
+def derive_splits(parameters: Derived, run: Run) -> tuple[dict[str, Derivation], BatchSize]:
     """The derivation of each split of the input "data", with the network "source", by the split's name.
 
-    Starts and targets are drawn from the same split.
+    Starts and targets are drawn from the same split. The second result is the number of images in a batch.
 
     Raises:
         UserError: the method finds no image in a split, or does not fit it.
@@ -35,7 +36,7 @@ def derive_splits(parameters: Derived, run: Run) -> dict[str, Derivation]:
     for split in parameters.splits:
         original = run.dataset("data", split)
         found[split] = derive(network, original, parameters.method, seed=parameters.seed, device=run.device)
-    return found
+    return found, fit_batch_size(network, run.device, original.image_shape)
 
 
 def choose_rows_per_block(derivation: Derivation, image_shape: tuple[int, ...], device: torch.device) -> int:
@@ -47,17 +48,23 @@ def generate_images(
     derivation: Derivation,
     rows: NDArray[np.int64],
     image_shape: tuple[int, ...],
-    device: torch.device,
+    batch_size: BatchSize,
     progress: Callable[[int], None],
 ) -> NDArray[Any]:
-    """Generate the images (n, C, H, W) of these rows (n,), batch by batch; `progress` counts images times steps."""
-    found = np.empty((len(rows), *image_shape), derivation.dtype)
-    size = choose_batch_size(device, image_shape)
-    for first in range(0, len(rows), size):
-        batch = rows[first : first + size]
+    """Generate the images (n, C, H, W) of these rows (n,), batch by batch; `progress` counts images times steps.
 
-        def report(steps: int, before: int = first * derivation.steps, count: int = len(batch)) -> None:
-            progress(before + count * steps)
+    If the memory of the device does not suffice, it begins anew with smaller batches.
+    """
 
-        found[first : first + size] = derivation.images(batch, report)
-    return found
+    def generate(size: int) -> NDArray[Any]:
+        found = np.empty((len(rows), *image_shape), derivation.dtype)
+        for first in range(0, len(rows), size):
+            batch = rows[first : first + size]
+
+            def report(steps: int, before: int = first * derivation.steps, count: int = len(batch)) -> None:
+                progress(before + count * steps)
+
+            found[first : first + size] = derivation.images(batch, report)
+        return found
+
+    return batch_size.fit(generate)

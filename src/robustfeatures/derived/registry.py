@@ -48,12 +48,14 @@ class MethodEntry(Entry, Generic[S]):
 
     settings: the settings in a study file.
     module: the module whose function `derive` is a `DeriveFunction`.
-    passes: the number of forward and backward passes of an image, from the settings; a forward pass alone counts 1/3.
+    forwards: the work for an image, in forward passes, from the settings; a backward pass to the image counts one more.
+    selects: whether the images are unchanged ones, which the network selects, so that no job makes only some of them.
     """
 
     settings: type[S]
     module: str
-    passes: Callable[[S], float]
+    forwards: Callable[[S], float]
+    selects: bool = False
 
 
 METHODS: dict[str, MethodEntry[Any]] = index_by_name(
@@ -61,37 +63,40 @@ METHODS: dict[str, MethodEntry[Any]] = index_by_name(
         name="inversion",
         settings=Inversion,
         module="robustfeatures.derived.inversion",
-        passes=lambda method: method.steps,
+        # The representation of the image itself comes first.
+        forwards=lambda method: 1 + 2 * method.steps,
     ),
     MethodEntry(
         name="targeted-attack",
         settings=TargetedAttack,
         module="robustfeatures.derived.targeted_attack",
-        passes=lambda method: method.steps,
+        forwards=lambda method: 2 * method.steps,
     ),
     MethodEntry(
         name="untargeted-attack",
         settings=UntargetedAttack,
         module="robustfeatures.derived.untargeted_attack",
-        passes=lambda method: method.steps,
+        forwards=lambda method: 2 * method.steps,
     ),
     MethodEntry(
         name="loss-gradient",
         settings=LossGradient,
         module="robustfeatures.derived.loss_gradient",
-        passes=lambda method: 1,
+        forwards=lambda method: 2,
     ),
     MethodEntry(
         name="errors",
         settings=Misclassified,
         module="robustfeatures.derived.misclassified",
-        passes=lambda method: 1 / 3,
+        forwards=lambda method: 1,
+        selects=True,
     ),
     MethodEntry(
         name="transferring",
         settings=Transferring,
         module="robustfeatures.derived.transferring",
-        passes=lambda method: 1 / 3,
+        forwards=lambda method: 1,
+        selects=True,
     ),
 )
 check_kinds(METHODS, {name: entry.settings for name, entry in METHODS.items()}, Method)

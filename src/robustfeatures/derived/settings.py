@@ -21,19 +21,20 @@ class Inversion(Strict):
 
     kind: Literal["inversion"]
     start: Literal["images", "noise"]
+    """Where the search starts: at another image of the split, drawn at random, or at Gaussian noise."""
     step_size: PositiveFloat
+    """The L2 length of one step of normalised gradient descent, in pixels of [0, 1]."""
     steps: PositiveInt
+    """The number of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetedAttack(PGDSettings):
-    """D_rand and D_det: targeted PGD, relabelled with the target (not-bugs-2019, C.5).
-
-    The target is drawn uniformly ("random"), is (y + 1) mod C ("next"), or is one class for all.
-    """
+    """D_rand and D_det: targeted PGD, relabelled with the target (not-bugs-2019, C.5)."""
 
     kind: Literal["targeted-attack"]
     target: Target
+    """The target class: `random` draws it uniformly, `next` is (y + 1) mod C, a number is one class for all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +46,11 @@ class UntargetedAttack(PGDSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class LossGradient(Strict):
-    """The gradient of the loss with respect to each image, as an image (at-odds-2019, Figures 2 and 10).
-
-    Values are clipped at plus and minus `deviations` standard deviations of the image's own gradient; zero is grey.
-    """
+    """The gradient of the loss by each image, as an image; zero is grey (at-odds-2019, Figures 2 and 10)."""
 
     kind: Literal["loss-gradient"]
     deviations: PositiveFloat = 3.0
+    """Values are clipped at so many standard deviations of the image's own gradient, on either side."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +66,11 @@ class Misclassified(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Transferring(Strict):
-    """The derived images that the source, another network, classifies as their label; or the other derived images.
-
-    two-pathways-2021, Section 3.
-    """
+    """The derived images that another network classifies as their label, or the others (two-pathways-2021, 3)."""
 
     kind: Literal["transferring"]
     transfers: bool
+    """Whether the images that transfer are kept, or the others."""
 
 
 Method = Annotated[
@@ -86,7 +83,12 @@ class Derived(Strict):
     """A data set made from the input `data` with the network `source`; only the listed splits are derived."""
 
     method: Method
+    """How images and labels are made."""
     seed: Seed
+    """The seed of all draws."""
     precision: Precision = "float32"
+    """The number format of convolutions and matrix products."""
     compile: bool = False
+    """Whether torch compiles the network."""
     splits: Annotated[tuple[Split, ...], MinLen(1)]
+    """The splits that are derived."""

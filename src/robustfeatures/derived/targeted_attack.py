@@ -35,7 +35,10 @@ def derive(
             network,
             torch.from_numpy(original.float_images(rows)).to(device),
             torch.from_numpy(targets[rows]).to(device),
-            **method.arguments(),
+            norm=method.norm,
+            eps=method.eps,
+            step_size=method.step_size,
+            steps=method.steps,
             targeted=True,
             progress=progress,
         )

@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from robustfeatures.engine.compilation import compile_module
+from robustfeatures.engine.cuda_graphs import CudaGraphs
 from robustfeatures.engine.precision import autocast, convert_layout, warn_if_emulated
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class FrozenNetwork(nn.Module):
                     module.to(torch.bfloat16)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         self._compiled = compile_module(self.network.features) if compile else None
+        # Of the steps that attacks take; the weights below stay where they are in memory.
+        self.graphs = CudaGraphs()
         self.refresh()
         self.eval()
 
@@ -60,7 +63,11 @@ class FrozenNetwork(nn.Module):
                 state.get(f"{norm}.weight"),
                 state.get(f"{norm}.bias"),
             )
-        self.network.load_state_dict(weights)
+        own = self.network.state_dict()
+        # A tensor of another type would keep all others of its call from being copied together.
+        for dtype in {values.dtype for values in own.values()}:
+            names = [name for name, values in own.items() if values.dtype == dtype]
+            torch._foreach_copy_([own[name] for name in names], [weights[name] for name in names])
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, float32 (N, K), of images (N, C, H, W) in [0, 1]."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from importlib import import_module
 from typing import Any, Self, TypeVar, get_args, get_type_hints
 
@@ -79,12 +80,16 @@ def check_kinds(entries: Mapping[str, Entry], settings: Mapping[str, type], unio
 def load_attribute(name: str) -> Any:
     """Import `module:attribute` and return the attribute.
 
+    For `module:function:argument` it is the function with this first argument, a text, already given.
+
     Raises:
         UserError: there is no such module, or it has no such attribute.
     """
-    module, _, attribute = name.partition(":")
+    module, _, rest = name.partition(":")
+    attribute, _, argument = rest.partition(":")
     try:
-        return getattr(import_module(module), attribute)
+        found = getattr(import_module(module), attribute)
+        return partial(found, argument) if argument else found
     except ModuleNotFoundError as error:
         # A module that exists but fails to import another one is a different error.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):

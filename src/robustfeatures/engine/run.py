@@ -33,6 +33,10 @@ class Run(Protocol):
         """One split of the data set in that role; its images are read on access."""
         ...
 
+    def rows(self, role: str) -> list[dict[str, str]]:
+        """The rows of the measurement in that role, by column."""
+        ...
+
     def network(self, role: str) -> Network:
         """The network in that role, newly loaded, in eval mode, on the device."""
         ...

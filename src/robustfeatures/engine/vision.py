@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib import import_module
 from types import ModuleType
+
+log = logging.getLogger(__name__)
 
 # Operators that torchvision refers to during its import. The compiled library of its CUDA wheel defines them, but does
 # not load with a CPU build of torch. Data sets, models and transforms never call these operators.
@@ -15,7 +18,9 @@ SCHEMAS = (
 
 
 def import_torchvision() -> ModuleType:
-    """The module torchvision, without its compiled operators if they cannot be loaded.
+    """The module torchvision, without its compiled operators if they cannot be loaded, which the log then says once.
+
+    Where torchvision was built for the installed torch, nothing is declared here.
 
     Raises:
         ImportError: torchvision is not installed.
@@ -25,6 +30,9 @@ def import_torchvision() -> ModuleType:
     except RuntimeError as error:
         if "operator torchvision::" not in str(error):
             raise
+    log.warning(
+        "torchvision was built for another torch, so its compiled operators are missing; install a pair that fits"
+    )
     import torch
 
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:

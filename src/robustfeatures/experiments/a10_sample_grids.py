@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The number of images per set."""
+    """What the figure shows."""
 
     images: PositiveInt = 10
+    """The number of images of each set."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -50,8 +51,8 @@ EXPERIMENT = Experiment(
     figure=figure,
     caption=(
         "Samples of every derived set, the same images for each set, below the originals with their classes. Sets "
-        "made by an attack show the derived image with its label, and the magnified change around grey, on one scale "
-        "for all of these sets. Sets made by inversion show the start image, unless the start was noise, and the "
+        "made by an attack show the derived image with its label, and the magnified change around grey. The scale is "
+        "one for all of these sets. Sets made by inversion show the start image, unless the start was noise, and the "
         "derived image, which keeps the label of the original."
     ),
 )

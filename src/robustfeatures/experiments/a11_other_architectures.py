@@ -6,13 +6,15 @@ original models". The paper names no architecture and prints no numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
 from robustfeatures.engine.settings import Strict
+from robustfeatures.experiments.a1_robust_and_nonrobust_sets import choose_eps
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.grid_search import Search, search_needs, select_best_cells
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 
@@ -28,13 +30,16 @@ SECTION = "not-bugs-2019, Section 3.1"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The downstream architectures, by their names in the study."""
+    """A search (Appendix C.2) is shown beside the trainings that the study gives the sets, and no claim reads it."""
 
     architectures: Annotated[tuple[Name, ...], MinLen(1)]
+    """The architectures, by their names in `other_architectures`."""
+    search: Search | None = None
+    """The search for their trainings on D_NR and D_R; none if it is not given."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One evaluation per architecture, training set and seed."""
+    """One evaluation per architecture, training set and seed. A search adds models with their evaluations."""
     radii = (0.0, *pieces.robustness.eps)
     found = []
     for seed in pieces.study.seeds:
@@ -45,47 +50,70 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                 Need(row, seed, pieces.evaluation(model, eps=radii), {"architecture": architecture})
                 for row, model in models.items()
             ]
+            if settings.search is None:
+                continue
+            for name in DERIVED_SETS:
+                for need in search_needs(pieces, settings.search, name, seed, architecture=architecture):
+                    found += [need, replace(need, recipe=pieces.evaluation(need.recipe, eps=radii))]
     return found
 
 
+def _without_search(results: Results) -> pd.DataFrame:
+    rows = results.evaluations
+    return rows if results.settings.search is None else rows[rows["cell"].isna()]
+
+
 def table(results: Results) -> pd.DataFrame:
-    """One line per architecture, training set and radius."""
+    """One line per architecture, training set and radius, also for the best training of the search."""
+    import pandas as pd
+
     from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
+    rows = _without_search(results)
+    if results.settings.search is not None:
+        on = ["architecture", "row"]
+        best = results.evaluations.merge(select_best_cells(results.histories, on), on=[*on, "cell"])
+        rows = pd.concat([rows, best.assign(row=best["row"] + ", best of the grid: " + best["cell"])])
     columns = ["architecture", "row", "eps"]
-    return add_published(summarise_seeds(results.evaluations, columns), results, columns)
+    return add_published(summarise_seeds(rows, columns), results, columns)
 
 
 def figure(results: Results) -> Figure:
     """Bars per architecture and training set, one per radius."""
     from robustfeatures.experiments.shared.plots import grouped_bars
 
-    rows = results.evaluations
+    rows = _without_search(results)
     return grouped_bars(
         rows.assign(group=rows["row"] + "\n" + rows["architecture"]),
         group="group",
         bar="eps",
-        bar_label=lambda eps: "clean" if eps == 0 else f"L2 {eps:g}",
+        bar_label=results.name_radius,
         xlabel="trained on (standard training), and the architecture trained",
     )
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Section 3.1 on D_R and D_NR, for each architecture, at the middle radius."""
+    """The claims of Section 3.1 on D_R and D_NR, for each architecture, at A1's compared radius."""
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    rows = results.evaluations
-    radii = sorted(eps for eps in rows["eps"].unique() if eps > 0)
-    middle = radii[len(radii) // 2]
+    rows = _without_search(results)
+    robust = choose_eps(rows)
     compared = (
-        ("standard training on D_R gives more robustness than on D", middle, "D_R-images", "D", 1.0),
-        ("training on D_NR gives no more robustness than training on D", middle, "D", "D_NR-images", 1.0),
-        ("training on D_NR leads to good standard accuracy (nine tenths of that on D)", 0.0, "D_NR-images", "D", 0.9),
+        ("standard training on D_R gives more robustness than on D", robust, "D_R-images", "D", 1.0, 0.0),
+        (
+            "training on D_NR yields almost no robustness: D gives at least as much (within 1 point)",
+            robust,
+            "D",
+            "D_NR-images",
+            1.0,
+            -1.0,
+        ),
+        ("training on D_NR leads to good standard accuracy (nine tenths of D's)", 0.0, "D_NR-images", "D", 0.9, 0.0),
     )
     return [
         Claim(
-            f"With {architecture} downstream, {sentence}",
+            f"With another architecture downstream, {sentence}",
             SECTION,
             f"{'clean accuracy' if eps == 0 else f'robust accuracy at eps {eps:g}'}: {more} minus "
             f"{'nine tenths of ' if share < 1 else ''}{less}",
@@ -93,9 +121,11 @@ def claims(results: Results) -> list[Claim]:
                 select_by_seed(rows, architecture=architecture, row=more, eps=eps)
                 - share * select_by_seed(rows, architecture=architecture, row=less, eps=eps)
             ),
+            threshold,
+            setting=architecture,
         )
         for architecture in results.settings.architectures
-        for sentence, eps, more, less, share in compared
+        for sentence, eps, more, less, share, threshold in compared
     ]
 
 
@@ -109,8 +139,8 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Accuracy on the test split of D, clean and under L2 PGD, of architectures other than the one that D_NR and "
-        "D_R were made with, after standard training on D, D_NR and D_R. Bars are means, whiskers standard deviations, "
-        "dots the seeds."
+        "Accuracy on the test split of D, clean and under {attack}, after standard training on D, D_NR and D_R. The "
+        "architectures are others than the one that D_NR and D_R were made with. Bars are means, whiskers standard "
+        "deviations, dots the seeds."
     ),
 )

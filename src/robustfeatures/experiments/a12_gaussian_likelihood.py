@@ -30,25 +30,32 @@ SOLVED = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """Dimensions and condition number of the random spectra, radii in units of sqrt(d), and the plane of Figure 4.
-
-    The paper prints none of them, and Figure 4 has no scale in our copy. C is `penalty` / sigma_min. Theorem 1 uses
-    `penalised_examples`. Gradient descent takes `steps` of size `rate`. If the adversary moves each of the `examples`,
-    it takes `example_steps`.
-    """
+    """The random spectra and the plane of Figure 4. The paper prints no settings; in our copy Figure 4 has no scale."""
 
     dimensions: Annotated[tuple[Annotated[int, Ge(2)], ...], MinLen(2)] = (2, 8, 32, 128)
+    """The dimensions d."""
     condition: Annotated[float, Gt(1)] = 100.0
+    """The condition number of the random spectra."""
     relative_eps: Annotated[tuple[PositiveFloat, ...], MinLen(2)] = (0.01, 0.03, 0.3, 1.0)
+    """The radii over sqrt(d)."""
     penalty: Annotated[float, Gt(1)] = 2.0
+    """C of Theorem 1 times sigma_min."""
     penalised_examples: PositiveInt = 20_000
+    """The number of examples for Theorem 1."""
     plane_mean: Annotated[tuple[float, ...], Len(2, 2)] = (4.0, 1.0)
+    """The mean in the plane of Figure 4."""
     plane_variances: Annotated[tuple[PositiveFloat, ...], Len(2, 2)] = (6.0, 0.2)
+    """The variances in the plane of Figure 4."""
     plane_eps: Annotated[tuple[float, ...], MinLen(1)] = (0.0, 0.5, 1.5, 4.0)
+    """The radii in the plane of Figure 4."""
     examples: PositiveInt = 1000
+    """The number of examples for Theorem 2 and Figure 4."""
     steps: PositiveInt = 800
+    """The steps of gradient descent."""
     example_steps: PositiveInt = 150
+    """The steps of gradient descent where the adversary moves each example."""
     rate: Annotated[float, Gt(0), Lt(1)] = 0.5
+    """The size of a step."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -87,22 +94,26 @@ def figure(results: Results) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from robustfeatures.experiments.shared.plots.style import COLOURS, label_horizontal, legend_above
+    from robustfeatures.experiments.shared.plots.style import COLOURS, legend_above
 
     settings: Settings = results.settings
     rows = results.measurements[results.measurements["theorem"] == "plane"]
-    drawn = Figure(figsize=(2.6 * len(settings.plane_eps), 3.4), layout="constrained")
-    panels = drawn.subplots(1, len(settings.plane_eps), sharex=True, sharey=True, squeeze=False)[0]
+    count = len(settings.plane_eps)
+    width = max(7.5, 2.5 * count)
+    # The panels have three quarters of their width as height.
+    drawn = Figure(figsize=(width, 0.75 * width / count + 1.4), layout="constrained")
+    panels = drawn.subplots(1, count, sharex=True, sharey=True, squeeze=False)[0]
     seed = min(rows["seed"])
     generator = np.random.default_rng(seed)
     for axes, eps in zip(panels, settings.plane_eps, strict=True):
         _panel(axes, rows[rows["adversary"] == eps], settings, eps, generator)
         axes.set_title(f"eps {eps:g}" if eps else "eps 0: standard", fontsize=10)
-    label_horizontal(drawn, list(panels), "x1 (arbitrary units)")
+        axes.set_xlabel("x1 (arbitrary units)")
     panels[0].set_ylabel("x2 (arbitrary units)")
     legend_above(
         drawn,
         [
+            Line2D([], [], color="0.75", marker="+", linestyle="none", label="examples of one class (of the other: -)"),
             Line2D([], [], color="0.55", linestyle="--", label="true covariance (2 deviations)"),
             Line2D([], [], color=COLOURS[0], label="learned, Theorem 2"),
             Line2D([], [], color=COLOURS[4], linestyle=":", label="learned, each example attacked (seeds)"),
@@ -234,6 +245,8 @@ def _multiplier_claims(rows: pd.DataFrame, settings: Settings) -> list[Claim]:
             "least distance from a bound, as a share of it",
             within,
             threshold=-1e-6,
+            # The paper prints eps^1/2.
+            control=True,
         ),
         Claim(
             "Theorem 2, as printed: lambda grows no faster than eps^-1/2 as eps falls",
@@ -270,12 +283,12 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
-    units={"difference": "%"},
+    units={"difference": "% of the closed form"},
     caption=(
         "Two Gaussians at mu and -mu with the covariance learned against an L2 adversary of radius eps. As eps grows "
         "the mean stays, and the covariance blends with the identity, so the boundary becomes more perpendicular to "
         "mu. Dotted: learned from examples that are each attacked with eps, one ellipse per seed. The settings are "
-        "ours, because the paper prints none. In the table, adversary is C sigma_min in Theorem 1 and eps elsewhere; "
-        "each numerical value is found by gradient or search without the closed form."
+        "ours, because the paper prints none. In the table, adversary is C sigma_min in Theorem 1 and eps elsewhere. "
+        "Each numerical value is found by gradient or search without the closed form."
     ),
 )

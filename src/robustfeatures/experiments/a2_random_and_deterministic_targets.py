@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.grid_search import TEST, Search, search_needs, select_best_cells
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -26,11 +27,14 @@ LABEL_SHIFTS = (0, 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """A2 has no settings of its own."""
+    """A search is shown beside the trainings that the study gives the sets, and no claim reads it."""
+
+    search: Search | None = None
+    """The search for the training on each set, as in Appendix C.2; none if it is not given."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One evaluation per row and seed; A1 shares that of the model trained on D."""
+    """One evaluation per row and seed; A1 shares that of the model trained on D. A search adds models."""
     found = []
     for seed in pieces.study.seeds:
         standard = pieces.evaluation(pieces.source_model("standard", seed), eps=(0.0, *pieces.robustness.eps))
@@ -38,6 +42,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         for name in DERIVED_SETS:
             model = pieces.downstream_model(name, seed)
             found.append(Need(name, seed, pieces.evaluation(model, eps=(0.0,), label_shifts=LABEL_SHIFTS)))
+            if settings.search is not None:
+                found += search_needs(pieces, settings.search, name, seed)
     return found
 
 
@@ -47,23 +53,32 @@ def _clean(results: Results) -> pd.DataFrame:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """One line per training set."""
+    """One line per training set, and one for the best training of the search on it."""
+    import pandas as pd
+
     from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    return add_published(summarise_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
+    rows = _clean(results)
+    if results.settings.search is not None:
+        tested = results.histories[results.histories["probe"] == TEST]
+        best = tested.merge(select_best_cells(results.histories, ["row"]), on=["row", "cell"])
+        best = best.assign(row=best["row"] + ", best of the grid: " + best["cell"], eps=0.0)
+        rows = pd.concat([rows, best], ignore_index=True)
+    return add_published(summarise_seeds(rows, ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
-    """One bar per training set."""
+    """A group per training set, with a bar per source, as in the paper."""
     from robustfeatures.experiments.shared.plots import grouped_bars
+    from robustfeatures.experiments.shared.sources import split_sources
 
+    printed = results.comparable_rows
     return grouped_bars(
-        _clean(results),
-        group="row",
-        bar="eps",
-        bar_label=lambda eps: "clean",
-        xlabel="trained on ('-robust': made with an adversarially trained model)",
-        published=results.comparable_rows,
+        split_sources(_clean(results)),
+        group="set",
+        bar="source",
+        xlabel="trained on",
+        published=None if printed is None else split_sources(printed),
     )
 
 
@@ -77,19 +92,30 @@ def claims(results: Results) -> list[Claim]:
     source, appendix = "not-bugs-2019, Section 3.2 and Table 1", "not-bugs-2019, Appendix D.4 and Table 9"
     return [
         Claim(
-            f"A model trained on {name} generalises to the original test set",
+            "Standard training on relabelled adversarial examples generalises to the original test set",
             source,
             f"clean accuracy: {name} minus chance",
             list(accuracy[name] - chance),
+            setting=name,
         )
         for name in ("D_rand", "D_det")
     ] + [
-        Claim(sentence, where, f"clean accuracy: {more} minus {less}", list(accuracy[more] - accuracy[less]))
-        for sentence, where, more, less in (
-            ("D_rand generalises better than D_det", source, "D_rand", "D_det"),
-            ("D_rand made with a robust model generalises worse", appendix, "D_rand", "D_rand-robust"),
-            ("D_det made with a robust model generalises worse", appendix, "D_det", "D_det-robust"),
-        )
+        Claim(
+            "D_rand teaches more of the original test set than D_det",
+            source,
+            "clean accuracy: D_rand minus D_det",
+            list(accuracy["D_rand"] - accuracy["D_det"]),
+        ),
+        *(
+            Claim(
+                "A set made with a robust model leads to a worse accuracy on the original test set",
+                appendix,
+                f"clean accuracy: {name} minus {name}-robust",
+                list(accuracy[name] - accuracy[f"{name}-robust"]),
+                setting=name,
+            )
+            for name in ("D_rand", "D_det")
+        ),
     ]
 
 
@@ -102,9 +128,11 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "trained on"},
     caption=(
-        "Clean accuracy on the test split of D of models trained on D and on relabelled adversarial examples, made "
-        "with a standard or with a robust model. Each set has the training that its study gives it, as in the paper, "
-        "where each had its own hyper-parameters. Bars are means, whiskers standard deviations, dots the seeds."
+        "Clean accuracy on the test split of D of models trained on D, D_rand and D_det. D_rand and D_det are "
+        "relabelled adversarial examples, made with a standard or with a robust (adversarially trained) source. Each "
+        "set has the training that its study gives it, as in the paper, where each had its own hyper-parameters. "
+        "Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

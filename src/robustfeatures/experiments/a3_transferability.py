@@ -38,16 +38,16 @@ OTHER_SEED = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The architectures beside the study's own, by the names it gives them, and how they are trained.
-
-    `training` trains the networks on D. Each architecture is also trained on the set `derived`, with
-    `downstream_training` or, by default, the training that the study gives this set.
-    """
+    """The architectures, and their trainings on D and on the derived set."""
 
     architectures: Annotated[tuple[Name, ...], MinLen(3)]
+    """The architectures beside the study's own, by their names in `other_architectures`."""
     training: str = "standard"
+    """The training of the networks on D."""
     derived: str = "D_det"
+    """The derived set that each architecture is also trained on."""
     downstream_training: str | None = None
+    """The training on the derived set; by default the one that the study gives the set."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -76,7 +76,15 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             measurement = pieces.measurement(
                 f"{source.family}-transfer",
                 "measurements.transfer",
-                {"targets": roles, "split": "test", "precision": pieces.study.precision, **method.arguments()},
+                {
+                    "targets": roles,
+                    "split": "test",
+                    "precision": pieces.study.precision,
+                    "norm": method.norm,
+                    "eps": method.eps,
+                    "step_size": method.step_size,
+                    "steps": method.steps,
+                },
                 {"data": pieces.data(), "source": source, **carried},
                 seed=seed,
             )
@@ -148,10 +156,11 @@ def claims(results: Results) -> list[Claim]:
         values = [_association(part) for _, part in seeds if len(part) > 2]
         found.append(
             Claim(
-                f"Architectures that learn more from D_det are fooled by more transferred examples ({attack})",
+                "Architectures that learn more from D_det are fooled by more transferred examples",
                 where,
                 f"Pearson's r over architectures of transfer rate ({attack}) and accuracy on D when trained on D_det",
                 values,
+                setting=f"{attack} examples",
             )
         )
     return found
@@ -167,12 +176,14 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     units={"transfer_rate": "%", "accuracy": "%"},
+    names={"row": "examples of", "target": "tried on"},
     caption=(
-        "Above: share of adversarial examples made on one network (rows) that fool another one (columns), among the "
-        "test images of D that both classify right and on which the attack succeeds on the first; a targeted attack "
-        "succeeds only if the prediction is t(y) = (y + 1) mod C. The diagonal is between two networks of one "
-        "architecture. Means over seeds. Below: the first row against the accuracy on D of each architecture trained "
-        "on D_det; large dots are means over seeds, small dots the seeds, the line is least squares through the means, "
-        "r Pearson's correlation of the means with its 95 % interval (Fisher's z)."
+        "Above: share of adversarial examples made on one network (rows) that fool another one (columns). They are "
+        "made of the test images of D that both classify right and on which the attack succeeds on the first. A "
+        "targeted attack succeeds only if the prediction is t(y) = (y + 1) mod C. The diagonal is between two "
+        "networks of one architecture. Means over seeds. Below: the first row against the accuracy on D of each "
+        "architecture trained on D_det. Large points are means over seeds, small points the seeds. r is Pearson's "
+        "correlation of the means with its 95 % interval (Fisher's z). A least-squares line is drawn only through "
+        "five or more clusters of means."
     ),
 )

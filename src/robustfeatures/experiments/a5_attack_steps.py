@@ -29,17 +29,18 @@ STUDY, SWEEP, SEARCH = "the study's attacks", "PGD", "CW-L2"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The derived set and the radius; the numbers of PGD steps, and the CW attack.
-
-    The step sizes for each number of steps are `reach` * eps / steps, at most eps: in a straight line the steps cover
-    `reach` * eps. The paper searched over step sizes, but does not name them.
-    """
+    """The derived set and the attacks. The paper searched over step sizes, but does not name them."""
 
     derived: str = "D_R-noise"
+    """The derived set whose network is attacked."""
     eps: PositiveFloat = 0.25
+    """The radius of all attacks."""
     steps: Annotated[tuple[PositiveInt, ...], MinLen(2)] = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2500)
+    """The numbers of steps of PGD."""
     reach: Annotated[tuple[PositiveFloat, ...], MinLen(1)] = (2.5, 10.0, 40.0)
+    """Step sizes are `reach` * eps / steps, at most eps: in a straight line the steps cover `reach` * eps."""
     cw: CarliniWagner = CW
+    """The attack of Carlini and Wagner."""
 
     def pgd(self, steps: int) -> PGD:
         """PGD with `steps` steps."""
@@ -81,17 +82,20 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def figure(results: Results) -> Figure:
-    """Accuracy against the number of steps, on a logarithmic axis, as in Figure 8."""
+    """Accuracy against the number of PGD steps, on a logarithmic axis, as in Figure 8; CW as a level beside it."""
     from robustfeatures.experiments.shared.plots.lines import curves
 
-    rows = _at_radius(results)
+    rows, settings = _at_radius(results), results.settings
     return curves(
-        rows[rows["row"] != STUDY],
+        rows[rows["row"] == SWEEP],
         line="row",
         x="steps",
-        xlabel="steps of the attack",
-        ylabel=f"accuracy (%) at eps {results.settings.eps:g}",
+        xlabel="steps of PGD",
+        ylabel=f"accuracy under {results.name_radius(settings.eps)} (%)",
         log_x=True,
+        # Its steps are taken once per constant, so they have no place among those of PGD.
+        levels={SEARCH: rows[rows["row"] == SEARCH]},
+        level_label=lambda name: f"{name}, {settings.cw.searches} constants of {settings.cw.steps} steps",
         published=results.comparable_rows,
     )
 
@@ -140,10 +144,11 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "attack"},
     caption=(
-        "Accuracy on the test split of D of models trained on D_R, against the number of steps of L2 PGD, and under "
-        "the L2 attack of Carlini and Wagner with its steps per constant. For each number of PGD steps several step "
-        "sizes are tried, and an image counts as correct only if it withstands all of them. Lines are means over "
-        "seeds, bands standard deviations."
+        "Accuracy on the test split of D of models trained on D_R, against the number of steps of PGD. The level is "
+        "the accuracy under the L2 attack of Carlini and Wagner (CW). For each number of PGD steps several step "
+        "sizes are tried. An image counts as correct only if it withstands all of them. Lines are means over seeds, "
+        "bands standard deviations."
     ),
 )

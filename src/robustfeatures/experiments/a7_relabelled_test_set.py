@@ -50,14 +50,17 @@ def table(results: Results) -> pd.DataFrame:
 def figure(results: Results) -> Figure:
     """Two bars per training set: on D and on relabelled D."""
     from robustfeatures.experiments.shared.plots import grouped_bars
+    from robustfeatures.experiments.shared.sources import name_source
 
+    printed = results.comparable_rows
+    rows = _name_test_sets(results)
     return grouped_bars(
-        _name_test_sets(results),
+        rows.assign(row=rows["row"].map(name_source)),
         group="row",
         bar="test_set",
         bar_label=lambda test_set: f"on {test_set}",
-        xlabel="trained on ('-robust': made with an adversarially trained model)",
-        published=results.comparable_rows,
+        xlabel="trained on",
+        published=None if printed is None else printed.assign(row=printed["row"].map(name_source)),
     )
 
 
@@ -94,9 +97,11 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "trained on"},
     caption=(
-        "Clean accuracy of models trained on D_det, on the test split of D and on the same images relabelled by "
-        "t(y) = (y + 1) mod C, after the training that the study gives D_det (B1 shows another). "
-        "Bars are means, whiskers standard deviations, dots the seeds."
+        "Clean accuracy of models trained on D_det, on the test split of D and on the same images relabelled by t(y) "
+        "= (y + 1) mod C. The training is the one that the study gives D_det (B1 shows another). The source, "
+        "standard or robust, is the network that D_det was made with. Bars are means, whiskers standard deviations, "
+        "dots the seeds."
     ),
 )

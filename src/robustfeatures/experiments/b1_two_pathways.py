@@ -14,7 +14,7 @@ from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.pieces import LOGISTIC_REGRESSION, Pieces
 from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
@@ -30,23 +30,29 @@ PROBES = (
     Probe(name="validation", input="data", split="validation"),
     Probe(name="non-robust", input="original", split="test"),
     Probe(name="robust", input="original", split="test", label_shift=1),
-    Probe(name=CORRELATION, input="data", split="validation", measure="performance-correlation"),
+    Probe(name=CORRELATION, input="data", split="validation", simple_classifier=LOGISTIC_REGRESSION),
 )
 PATHWAY_1, PATHWAY_2 = "pathway 1", "pathway 2"
 # The columns that identify a curve.
 CURVE = ["row", "pathway", "variant", "probe", "seed"]
 # Two epochs count as equal if their distance is at most this share of the training.
 SAME_EPOCH = 0.1
+# An accuracy above this, in percent, counts as close to 100 %.
+CLOSE = 95.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant(Strict):
-    """The named trainings that take the two pathways on a data set and an architecture that the study names."""
+    """The two pathways on another data set or another architecture."""
 
     pathway_1: str
+    """The training that takes pathway 1."""
     pathway_2: str
+    """The training that takes pathway 2."""
     data: str = "D"
+    """D, or the name of a set of `other_data`."""
     architecture: str | None = None
+    """A name of `other_architectures`; by default the network of the study."""
 
     @property
     def suffix(self) -> str:
@@ -56,16 +62,18 @@ class Variant(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The derived set, which needs a validation split, the trainings that take the two pathways, and other variants.
-
-    Curves are smoothed over `window` epochs.
-    """
+    """The derived set, and the trainings that take the two pathways."""
 
     derived: str = "D_det"
+    """The derived set; it needs a validation split."""
     pathway_1: str
+    """The training that takes pathway 1."""
     pathway_2: str
+    """The training that takes pathway 2."""
     also: tuple[Variant, ...] = ()
+    """The same on other data sets and architectures."""
     window: PositiveInt = 5
+    """The number of epochs over which curves are smoothed."""
 
     def variants(self) -> Iterator[Variant]:
         """The study's own data and architecture, then the others."""
@@ -79,8 +87,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     Raises:
         UserError: the derived set has no validation split.
     """
-    derived = pieces.study.derived.get(settings.derived)
-    if derived is not None and "validation" not in derived.splits:
+    if "validation" not in pieces.derived_set(settings.derived).splits:
         raise UserError(f"derived.{settings.derived}.splits: 'validation' is missing")
 
     def model(variant: Variant, training: str, seed: int) -> Need:
@@ -161,12 +168,22 @@ def figure(results: Results) -> Figure:
     )
 
 
+def margin_over_nine_tenths(robust: pd.Series, nonrobust: pd.Series) -> pd.Series:
+    """Positive where the robust accuracy is more than nine tenths of both together, which is taken as "nearly all"."""
+    return robust - 9 * nonrobust
+
+
 def claims(results: Results) -> list[Claim]:
-    """The claims of Sections 4.2 and 4.3 on these curves, for each variant."""
+    """The claims of Sections 4.2 and 4.3 on these curves.
+
+    Those on Figure 1 alone are of the study's own data and architecture: the paper calls its end of pathway 1 no rule
+    for others, and shows no correlations of them.
+    """
+    own, *others = results.settings.variants()
     return [
-        claim
-        for variant in results.settings.variants()
-        for claim in (*_pathway_claims(results, variant.suffix), *_correlation_claims(results, variant.suffix))
+        *_pathway_claims(results, own.suffix),
+        *_figure_1_claims(results),
+        *(claim for variant in others for claim in _pathway_claims(results, variant.suffix)),
     ]
 
 
@@ -185,58 +202,75 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
     def gap(rows: pd.DataFrame, pathway: str) -> pd.Series:
         return at(rows, pathway, "robust") - at(rows, pathway, "non-robust")
 
-    change = gap(early, PATHWAY_1) - gap(last, PATHWAY_1)
+    fitted = [at(last, PATHWAY_1, probe) for probe in ("train", "validation")]
     compared = [
-        ("Pathway 1 starts by learning robust features", "first quarter", gap(early, PATHWAY_1)),
-        ("Pathway 2 starts by learning robust features", "first quarter", gap(early, PATHWAY_2)),
-        ("Pathway 1 turns from robust to non-robust features", "first quarter minus last epoch", change),
-        ("Pathway 2 ends with more robust than non-robust features", "last epoch", gap(last, PATHWAY_2)),
+        (
+            "Pathway 1 starts by learning robust features",
+            "robust minus non-robust, mean of the first quarter",
+            gap(early, PATHWAY_1),
+        ),
+        (
+            "Pathway 2 starts by learning robust features",
+            "robust minus non-robust, mean of the first quarter",
+            gap(early, PATHWAY_2),
+        ),
+        (
+            "Pathway 1 turns from robust to non-robust features",
+            "robust minus non-robust, mean of the first quarter minus last epoch",
+            gap(early, PATHWAY_1) - gap(last, PATHWAY_1),
+        ),
+        (
+            f"Pathway 1 ends with training and validation accuracy close to 100 % (taken as more than {CLOSE:g} %)",
+            f"the smaller of train and validation minus {CLOSE:g}, last epoch",
+            fitted[0].combine(fitted[1], min) - CLOSE,
+        ),
+        (
+            "Nearly all of pathway 2's performance comes from robust features (taken as nine tenths)",
+            "robust minus nine times non-robust, last epoch",
+            margin_over_nine_tenths(at(last, PATHWAY_2, "robust"), at(last, PATHWAY_2, "non-robust")),
+        ),
+        (
+            "Validation accuracy on D_det ends higher on pathway 1 than on pathway 2",
+            "validation: pathway 1 minus pathway 2, last epoch",
+            at(last, PATHWAY_1, "validation") - at(last, PATHWAY_2, "validation"),
+        ),
     ]
     return [
-        *(
-            Claim(sentence + suffix, SECTION, f"robust minus non-robust, {when}", list(gaps))
-            for sentence, when, gaps in compared
-        ),
-        Claim(
-            f"Pathway 1 ends with more non-robust than robust features{suffix}",
-            SECTION,
-            "non-robust minus robust, last epoch",
-            list(-gap(last, PATHWAY_1)),
-        ),
-        Claim(
-            f"Nearly all of pathway 2's performance comes from robust features (taken as nine tenths){suffix}",
-            SECTION,
-            "robust minus nine times non-robust, last epoch",
-            list(gap(last, PATHWAY_2) - 8 * at(last, PATHWAY_2, "non-robust")),
-        ),
-        Claim(
-            f"Validation accuracy on D_det ends higher on pathway 1 than on pathway 2{suffix}",
-            SECTION,
-            "validation: pathway 1 minus pathway 2, last epoch",
-            list(at(last, PATHWAY_1, "validation") - at(last, PATHWAY_2, "validation")),
-        ),
+        Claim(sentence, SECTION, quantity, list(values), setting=suffix.removeprefix(", "))
+        for sentence, quantity, values in compared
     ]
 
 
-def _correlation_claims(results: Results, suffix: str) -> list[Claim]:
+def _figure_1_claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.summaries import select_by_seed
 
+    own = {"pathway": PATHWAY_1, "variant": ""}
+    ends = {
+        probe: select_by_seed(_select_last_epoch(results), probe=probe, **own) for probe in ("robust", "non-robust")
+    }
+    found = [
+        Claim(
+            "Pathway 1 ends with more non-robust than robust features",
+            f"{SECTION} and Figure 1",
+            "non-robust minus robust, last epoch",
+            list(ends["non-robust"] - ends["robust"]),
+        )
+    ]
     turns, epochs = _find_turning_epochs(results), int(results.histories["epoch"].max())
-    found = []
     for pathway, sentence in (
         (PATHWAY_1, "On pathway 1 the performance correlation levels off when the robust accuracy turns down"),
         (PATHWAY_2, "On pathway 2 the performance correlation levels off with the robust accuracy"),
     ):
         robust, correlation = (
-            select_by_seed(turns, value="turning_epoch", pathway=pathway, variant=suffix, probe=probe)
+            select_by_seed(turns, value="turning_epoch", pathway=pathway, variant="", probe=probe)
             for probe in ("robust", CORRELATION)
         )
         apart = (correlation - robust).abs() / epochs
         found.append(
             Claim(
-                f"{sentence} (taken as within a tenth of the training){suffix}",
-                "two-pathways-2021, Section 4.3",
+                f"{sentence} (taken as within a tenth of the training)",
+                "two-pathways-2021, Section 4.3 and Figure 1",
                 f"a tenth of {epochs} epochs minus the difference of the two epochs, in percent of the training; "
                 f"mean epochs {robust.mean():.1f} (robust), {correlation.mean():.1f} (correlation)",
                 list(percent(SAME_EPOCH - apart)),
@@ -254,14 +288,15 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "pathway"},
     caption=(
         "Accuracy per epoch of training on D_det: on its train and validation splits, on D (non-robust) and on D "
         "relabelled by t(y) = (y + 1) mod C (robust). The performance correlation, times 100, compares the network "
-        "with a logistic regression L on the training images: mu = I(F; Y) - I(F; Y | L) on the validation split of "
-        "D_det, logarithms to the base C, entropies after Chao, Wang and Jost (2013). Thick lines are moving averages "
-        "over epochs, thin ones as measured; means over seeds, bands standard deviations. The turning epoch is where "
-        "the smoothed robust accuracy of pathway 1 is highest, and where that of pathway 2 or a correlation levels "
-        "off: the knot k of a + b min(epoch, k). The table gives the number of images per value; each model's "
-        "reference and log give the cost in seconds."
+        "with a logistic regression L on the training images. It is mu = I(F; Y) - I(F; Y | L) on the validation "
+        "split of D_det. Logarithms are to the base C, entropies after Chao, Wang and Jost (2013). Thick lines are "
+        "moving averages over epochs, thin ones as measured; means over seeds, bands standard deviations. The "
+        "turning epoch of the robust accuracy of pathway 1 is where the smoothed curve is highest. That of pathway 2 "
+        "or of a correlation is where the curve levels off: the knot k of a + b min(epoch, k). The table gives the "
+        "number of images per value; each model's reference and log give the cost in seconds."
     ),
 )

@@ -39,21 +39,24 @@ class Settings(Strict):
     """The derived set, and the grid of trainings on its two parts; D needs a validation split to choose cells."""
 
     derived: str = "D_det"
+    """The derived set that is divided."""
     grid: str
+    """The grid of trainings on the two parts."""
 
 
-def make_second_model(pieces: Pieces, training: str, seed: int) -> Recipe:
-    """A second network with a named training on D and random draws of its own."""
-    label = f"{pieces.data().label}-{training}-second"
-    return pieces.model(label, training, seed, {"data": pieces.data()}, seed_offset=SECOND_SEED)
+def make_second_model(pieces: Pieces, training: str, seed: int, *, data: str = "D") -> Recipe:
+    """A second network with a named training on D, or on another data set, and random draws of its own."""
+    label = f"{pieces.data(data).label}-{training}-second"
+    return pieces.model(label, training, seed, {"data": pieces.data(data)}, seed_offset=SECOND_SEED)
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One model per half, cell of the grid and seed."""
     found, cells = [], pieces.grid(settings.grid)
+    derived = pieces.derived_set(settings.derived)
     for seed in pieces.study.seeds:
         examples = pieces.derived(settings.derived, seed)
-        second = make_second_model(pieces, pieces.study.derived[settings.derived].source, seed)
+        second = make_second_model(pieces, derived.source, seed, data=derived.source_data or "D")
         for row, transfers in SETS.items():
             name = f"{settings.derived}-{row.replace(' ', '-')}"
             method = Transferring(kind="transferring", transfers=transfers)
@@ -134,8 +137,8 @@ def claims(results: Results) -> list[Claim]:
             list(on(no, "D_shift") - on(no, "D")),
         ),
         Claim(
-            "Examples that transfer teach more of D than those that do not",
-            SECTION,
+            "Examples that transfer contain more of the predictive non-robust features than those that do not",
+            "two-pathways-2021, Section 3, Claim 1",
             "accuracy on D: transferring minus not transferring",
             list(on(yes, "D") - on(no, "D")),
         ),
@@ -151,10 +154,11 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "examples"},
     caption=(
-        "Accuracy on the test split of D, and on it relabelled by t(y) = (y + 1) mod C (D_shift), of models trained on "
-        "those examples of D_det that a second network on D classifies as their target, and on the others. The figure "
-        "shows the training with the best mean accuracy on the validation split of D; the table shows the whole grid. "
-        "Bars are means, whiskers standard deviations, dots the seeds."
+        "Accuracy on the test split of D, and on it relabelled by t(y) = (y + 1) mod C (D_shift). The models were "
+        "trained on the examples of D_det that a second network on D classifies as their target, and on the others. "
+        "The figure shows the training with the best mean accuracy on the validation split of D; the table shows the "
+        "whole grid. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
+from robustfeatures.experiments.b1_two_pathways import margin_over_nine_tenths
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.grid_rows import AFTER_LAST_EPOCH, simplify_augmentation, varied_fields
 from robustfeatures.experiments.shared.units import percent
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.shared.claims import Claim
 
-SECTION = "two-pathways-2021, Appendix C and Table 5"
+SECTION = "two-pathways-2021, Section 4.2, Appendix C and Table 5"
 DECAY = "weight_decay"
 PROBES = (
     Probe(name="D", input="original", split="test", every=AFTER_LAST_EPOCH),
@@ -32,11 +33,14 @@ PROBES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The derived set, the grid, which varies the weight decay, and the architecture where it is not the study's."""
+    """The derived set and the trainings on it."""
 
     derived: str = "D_det"
+    """The derived set."""
     grid: str
+    """The grid of trainings; it varies the weight decay."""
     architecture: str | None = None
+    """A name of `other_architectures`; by default the network of the study."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -123,7 +127,7 @@ def find_crossing(line: pd.DataFrame) -> tuple[float, float, float]:
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Appendix C on the series."""
+    """The claims of Section 4.2 and Appendix C on the cells without regularisation, and on the series."""
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.turning_points import fit_transition
 
@@ -133,25 +137,45 @@ def claims(results: Results) -> list[Claim]:
     crossing, low, high = find_crossing(line)
     turns = [fit_transition(decays, curve) for curve in curves.to_numpy()]
     at = f"the two cross at weight decay {crossing:.3g}, 95 % interval over seeds {low:.3g} to {high:.3g} (bootstrap)"
+    learned = line.pivot_table(index="seed", columns=DECAY, values="D")
     return [
+        *_unregularised_claims(results),
         Claim(
-            f"With weight decay {decays[0]:g} a network takes pathway 2: it learns robust features alone",
+            "With weight decay a network takes pathway 1: it learns non-robust features too",
             SECTION,
-            "accuracy on D_shift minus accuracy on D",
-            list(-curves.iloc[:, 0]),
-        ),
-        Claim(
-            f"With weight decay {decays[-1]:g} it takes pathway 1: it learns more non-robust than robust features",
-            SECTION,
-            f"accuracy on D minus accuracy on D_shift; {at}",
-            list(curves.iloc[:, -1]),
+            f"accuracy on D: weight decay {decays[-1]:g} minus weight decay {decays[0]:g}",
+            list(learned.iloc[:, -1] - learned.iloc[:, 0]),
         ),
         Claim(
             "The transition is sharp (the middle half of it is taken within half the weight decay at which they cross)",
             SECTION,
-            "half of the crossing minus the width of the middle half, in percent of the largest weight decay",
+            f"half of the crossing minus the width of the middle half, in percent of the largest weight decay; {at}",
             [percent((turn.crossing / 2 - (turn.ends - turn.begins)) / decays[-1]) for turn in turns],
         ),
+    ]
+
+
+def _unregularised_claims(results: Results) -> list[Claim]:
+    """Pathway 2, one setting per cell that has the least weight decay and no augmentation."""
+    from robustfeatures.experiments.shared.claims import Claim
+
+    rows = compute_gaps(results)
+    rows = rows[rows[DECAY] == rows[DECAY].min()]
+    if "augmentation" in rows:
+        rows = rows[rows["augmentation"].isin(["no", "none"])]
+    others = [field for field in varied_fields(simplify_augmentation(results.histories)) if field != DECAY]
+    fields = [field for field in others if field != "augmentation"]
+    cells = [(_name_cell(fields, names), cell) for names, cell in rows.groupby(fields, sort=False)] if fields else []
+    return [
+        Claim(
+            "Without regularisation a network takes pathway 2: it learns almost only robust features (taken as nine "
+            "tenths)",
+            SECTION,
+            "accuracy on D_shift minus nine times accuracy on D",
+            list(margin_over_nine_tenths(cell["D_shift"], cell["D"])),
+            setting=name,
+        )
+        for name, cell in cells or [("", rows)]
     ]
 
 
@@ -165,10 +189,11 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Accuracy on the test split of D (non-robust) and on it relabelled by t(y) = (y + 1) mod C (D_shift, robust) "
-        "after training on D_det with each cell of the grid. The heat map shows their difference, means over seeds. "
-        "Beside it: both accuracies along the weight decay, with the other fields fixed. The vertical line is their "
-        "crossing, the band its 95 % interval, by isotonic regression of the difference, linear between the cells, and "
-        "bootstrap over seeds. If the difference never changes its sign, the crossing is an end of the series."
+        "Accuracy on the test split of D (non-robust) and on it relabelled by t(y) = (y + 1) mod C (D_shift, robust). "
+        "Networks were trained on D_det with each cell of the grid. The heat map shows their difference, means over "
+        "seeds. Beside it: both accuracies along the weight decay, with the other fields fixed. The vertical line is "
+        "their crossing, the band its 95 % interval. They come from isotonic regression of the difference, linear "
+        "between the cells, and from bootstrap over seeds. If the difference never changes its sign, the crossing is "
+        "an end of the series."
     ),
 )

@@ -26,20 +26,26 @@ WEAKER = " (two halves of one source: the weaker test)"
 
 @dataclass(frozen=True, kw_only=True)
 class CrossSet(Strict):
-    """One of the two data sets ("D", or a name of `other_data`), the training on it, and the D_det made of it."""
+    """One of the two data sets."""
 
     data: str
+    """D, or the name of a set of `other_data`."""
     training: str
+    """The training on the data set."""
     derived: str = "D_det"
+    """The entry of `derived` by which its D_det is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """Two sets with the same classes; `independent` unless both were drawn from one source."""
+    """Two data sets with the same classes."""
 
     first: CrossSet
+    """The first data set."""
     second: CrossSet
+    """The second data set, with the same classes."""
     independent: bool = True
+    """Whether the sets were drawn from different sources."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -97,10 +103,11 @@ def claims(results: Results) -> list[Claim]:
     weaker = "" if results.settings.independent else WEAKER
     return [
         Claim(
-            f"Non-robust features of {source} generalise to {target}{weaker}",
+            "The non-robust features of one data set generalise to another",
             SECTION,
-            f"accuracy of D_det of {source} on {target} minus chance",
+            f"accuracy on {target} after training on the D_det of {source}, minus chance",
             list(select_by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - chance),
+            setting=f"{source} to {target}{weaker}",
         )
         for source, target in ((first, second), (second, first))
     ]
@@ -115,10 +122,10 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "trained on"},
     caption=(
-        "Clean accuracy on the test splits of two data sets with the same classes, of models trained on either and on "
-        "the D_det of either. If both are halves of one source (see the claims), they share all peculiarities of the "
-        "source, and the test is weaker. Bars are means, whiskers standard deviations, dots the "
-        "seeds."
+        "Clean accuracy on the test splits of two data sets with the same classes, of models trained on either and "
+        "on the D_det of either. If both are halves of one source (see the claims), they share all peculiarities of "
+        "the source, and the test is weaker. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

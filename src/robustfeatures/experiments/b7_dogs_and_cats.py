@@ -38,19 +38,24 @@ Share = Annotated[float, Gt(0.5), Lt(1)]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """Agreement and amplitude of snout, eyes and first pixel, sample sizes, noise, radius, network and training.
-
-    The paper gives no numbers. With this radius the adversary can flip eyes and first pixel, but not the snout.
-    """
+    """The paper gives no numbers. With this radius the adversary can flip eyes and first pixel, but not the snout."""
 
     examples: PositiveInt = 1000
+    """The number of training images."""
     test_examples: PositiveInt = 2000
+    """The number of test images."""
     agreement: Annotated[tuple[Share, ...], Len(3, 3)] = (0.95, 0.9, 0.55)
+    """How often snout, eyes and first pixel agree with the label."""
     amplitudes: Annotated[tuple[PositiveFloat, ...], Len(3, 3)] = (0.25, 0.08, 0.08)
+    """The amplitudes of snout, eyes and first pixel, in pixels of [0, 1]."""
     noise: PositiveFloat = 0.05
+    """The standard deviation of the noise on each pixel."""
     eps: PositiveFloat = 0.16
+    """The Linf radius of the adversary."""
     width: PositiveInt = 32
+    """The width of the network."""
     training: Training = TRAINING
+    """The training of both networks."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -98,15 +103,16 @@ def figure(results: Results) -> Figure:
     """Dogs and cats with their changes, the effects that each network learned, and the accuracy on D per epoch."""
     from matplotlib.figure import Figure
 
-    drawn = Figure(figsize=(8.4, 5.2), layout="constrained")
-    halves: Any = drawn.subfigures(2, 1, height_ratios=(1, 2.4))
+    from robustfeatures.experiments.shared.plots.style import legend_instead
+
+    drawn = Figure(figsize=(8.4, 5.8), layout="constrained")
+    halves: Any = drawn.subfigures(2, 1, height_ratios=(1, 2.7))
     above, below = halves
     _pets(above, results.settings)
-    left, right = below.subplots(1, 2, width_ratios=(1.5, 1))
-    _bars(left, _shares(results))
+    legends, (left, right) = below.subplots(2, 2, width_ratios=(1.5, 1), height_ratios=(1, 3.5))
+    legend_instead(legends[0], _bars(left, _shares(results)))
     rows = _accuracies_in_percent(results)
-    _curves(right, rows[(rows["quantity"] == "accuracy") & (rows["feature"] == "D")])
-    below.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    legend_instead(legends[1], _curves(right, rows[(rows["quantity"] == "accuracy") & (rows["feature"] == "D")]))
     return drawn
 
 
@@ -134,48 +140,48 @@ def _pets(place: Any, settings: Settings) -> None:
         axes.set(xticks=[], yticks=[])
 
 
-def _bars(axes: Axes, rows: pd.DataFrame) -> None:
+def _bars(axes: Axes, rows: pd.DataFrame) -> list[Any]:
+    """Draw the shares of the features in each network's effects, and return a handle per feature."""
     import numpy as np
 
-    from robustfeatures.experiments.shared.plots.style import COLOURS, HATCHES, distinct, seed_deviation
+    from robustfeatures.experiments.shared.plots.bars import draw_bars
+    from robustfeatures.experiments.shared.plots.style import distinct
 
-    sets = distinct(rows["trained_on"])
+    sets, width, ylabel = distinct(rows["trained_on"]), 0.27, "effect on dog's score (% of all)"
+    handles = []
     for number, feature in enumerate(FEATURES):
         found = [rows[(rows["trained_on"] == name) & (rows["feature"] == feature)]["share"].to_numpy() for name in sets]
-        places = np.arange(len(sets)) + (number - 1) * 0.27
-        axes.bar(
-            places,
-            [values.mean() for values in found],
-            0.27,
-            yerr=[seed_deviation(values) for values in found],
-            color=COLOURS[1 + number],
-            edgecolor="black",
-            linewidth=0.6,
-            hatch=HATCHES[number],
-            error_kw={"elinewidth": 0.8, "capsize": 2},
-            label=feature,
-        )
-        for place, values in zip(places, found, strict=True):
-            axes.plot([place] * len(values), values, ".", color="black", markersize=2.5)
+        places = [place + (number - 1) * width for place in range(len(sets))]
+        handles.append(draw_bars(axes, places, found, width, number, ylabel))
+        handles[-1].set_label(feature)
     axes.axhline(0, color="black", lw=0.8)
     axes.set_xticks(np.arange(len(sets)), [SHORT[name] for name in sets])
     axes.tick_params(axis="x", labelsize=8)
-    axes.set(ylim=(-100, 100), ylabel="effect on dog's score (% of all)")
+    axes.set(ylim=(-100, 100), ylabel=ylabel)
     axes.set_xlabel("trained on")
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    return handles
 
 
-def _curves(axes: Axes, rows: pd.DataFrame) -> None:
-    from robustfeatures.experiments.shared.plots.style import COLOURS, STYLES, distinct, value_axis
+def _curves(axes: Axes, rows: pd.DataFrame) -> list[Any]:
+    """Draw the accuracy on D per epoch, and return a line per training set."""
+    from robustfeatures.experiments.shared.plots.lines import draw_mean
+    from robustfeatures.experiments.shared.plots.style import distinct, value_axis
 
-    for number, name in enumerate(distinct(rows["trained_on"])):
-        found = rows[rows["trained_on"] == name].groupby("epoch")["value"].agg(["mean", "std"]).fillna(0.0)
-        epochs, middle = found.index.to_numpy(), found["mean"].to_numpy()
-        axes.plot(epochs, middle, color=COLOURS[number], linestyle=STYLES[number], label=f"on {name}")
-        ends = middle - found["std"].to_numpy(), middle + found["std"].to_numpy()
-        axes.fill_between(epochs, *ends, color=COLOURS[number], alpha=0.2, lw=0)
+    ylabel = "accuracy on D (%)"
     axes.set_xlabel("epoch")
-    value_axis(axes, "accuracy on D (%)")
+    value_axis(axes, ylabel)
+    return [
+        draw_mean(
+            axes,
+            rows[rows["trained_on"] == name],
+            x="epoch",
+            value="value",
+            ylabel=ylabel,
+            number=number,
+            label=f"trained on {name}",
+        )
+        for number, name in enumerate(distinct(rows["trained_on"]))
+    ]
 
 
 def claims(results: Results) -> list[Claim]:
@@ -215,7 +221,7 @@ def _value(results: Results, trained_on: str, quantity: str, feature: str) -> pd
 def _accuracy_claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
 
-    eyes, pixel = (_value(results, name, "accuracy", "D") for name in (EYES, PIXEL))
+    eyes = _value(results, EYES, "accuracy", "D")
     flipped = _value(results, PIXEL, "accuracy", "flipped D")
     return [
         Claim(
@@ -224,14 +230,9 @@ def _accuracy_claims(results: Results) -> list[Claim]:
             f"{EYES}: accuracy on D minus 50",
             list(eyes - 50),
         ),
+        # With two classes the accuracy on flipped D is 100 minus that on D, so that both halves are one claim.
         Claim(
-            "Nothing learned from a changed first pixel is particularly helpful on D",
-            SECTION,
-            f"{PIXEL}: 50 minus accuracy on D",
-            list(50 - pixel),
-        ),
-        Claim(
-            "What is learned from a changed first pixel is useful on the flipped distribution",
+            "What is learned from a changed first pixel is not helpful on D, but useful on the flipped distribution",
             SECTION,
             f"{PIXEL}: accuracy on flipped D minus 50",
             list(flipped - 50),
@@ -278,11 +279,12 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Above: the images, without their noise. Snout: the bright patch below; eyes: two patches above; first pixel: "
-        "top left. Below left: the effect of each feature alone on the dog's score of networks trained on D and on "
-        "flipped pairs, as a share of all three; bars are means, whiskers standard deviations, dots the seeds. Below "
-        "right: accuracy on D per epoch; bands are standard deviations over seeds. In the table, usefulness is E[t f] "
-        "on the training set, robust usefulness its least in the Linf ball, effect half the change of the dog's score "
-        "when the feature changes its sign, accuracy percent on D and on D with its labels flipped."
+        "Above: the images, without their noise. Snout: the bright patch below; eyes: two patches above; first "
+        "pixel: top left. Below left: the effect of each feature alone on the dog's score, as a share of all three. "
+        "Networks were trained on D and on flipped pairs. Bars are means, whiskers standard deviations, dots the "
+        "seeds. Below right: accuracy on D per epoch; bands are standard deviations over seeds. In the table, "
+        "usefulness is E[t f] on the training set, and robust usefulness its least in the Linf ball. Effect is half "
+        "the change of the dog's score when the feature changes its sign. Accuracy is in percent, on D and on D with "
+        "its labels flipped."
     ),
 )

@@ -1,6 +1,7 @@
 """C1: accuracy on clean images against the number of training images, for several radii of training.
 
-at-odds-2019, Section 2, Figures 1 (L2) and 6 (Linf).
+at-odds-2019, Section 2, Figures 1 (L2) and 6 (Linf). Also the transfer of adversarial examples between standard
+networks trained on independent samples (Section 2.2), which the paper derives from its theory and does not measure.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
+from robustfeatures.attacks.evaluating.settings import Noise
 from robustfeatures.attacks.settings import NormName
 from robustfeatures.data.settings import Subset
-from robustfeatures.engine.settings import PositiveInt, Strict
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import (
     NORM_NAMES,
@@ -26,6 +28,7 @@ from robustfeatures.experiments.shared.at_odds import (
     select_last_epoch,
     training_name,
 )
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 SOURCE = f"{PAPER}, Section 2 and Figures 1 and 6"
 # Placeholder for the size of the whole training set, which is unknown while planning.
 WHOLE = 0
+# The row of the transfer between independent samples; its two networks never share an initialisation.
+TRANSFER = "transfer"
+OTHER_SEED = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +51,23 @@ class Size(Strict):
     """A number of training images and of epochs; milestones of the training scale with the epochs."""
 
     samples: PositiveInt
+    """The number of training images."""
     epochs: PositiveInt
+    """The number of epochs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer(Size):
+    """Two standard networks: one is trained on `samples` training images, the other on all other training images.
+
+    Adversarial examples of the first, of this norm and radius, are shown to the second. PGD takes as many steps, of as
+    large a share of the radius, as in adversarial training.
+    """
+
+    norm: NormName
+    """The norm of the adversarial examples."""
+    eps: PositiveFloat
+    """The radius of the adversarial examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +75,22 @@ class Settings(AdversarialTrainings):
     """Training radii per norm, and training set sizes; the whole training set is always included."""
 
     eps: RadiiPerNorm
+    """The training radii of each norm."""
     sizes: Annotated[tuple[Size, ...], MinLen(1)]
+    """The sizes of the training set, beside the whole set."""
+    transfer: Transfer | None = None
+    """The transfer of examples between two networks; not measured if it is not given."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """D, and one network per norm, radius, size and seed; those of radius 0 are the same in both norms."""
+    """D, and one network per norm, radius, size and seed; those of radius 0 are the same in both norms.
+
+    With `transfer` also its two measurements per seed.
+    """
     found = [Need("D", pieces.study.seeds[0], pieces.data())]
     for seed in pieces.study.seeds:
+        if settings.transfer is not None:
+            found += _needs_of_transfer(pieces, settings, settings.transfer, seed)
         for norm, radii in settings.eps.items():
             for eps in (0.0, *sorted(radii)):
                 columns: dict[str, str | int | float] = {"norm": NORM_NAMES[norm], "eps_train": round_eps(eps)}
@@ -78,15 +109,44 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def _model_on_fewer(pieces: Pieces, settings: Settings, seed: int, norm: NormName, eps: float, size: Size) -> Recipe:
+def _model_on_fewer(
+    pieces: Pieces, settings: Settings, seed: int, norm: NormName, eps: float, size: Size, *, rest: bool = False
+) -> Recipe:
+    """The network trained on `size.samples` images, or with `rest` on all others, from another initialisation."""
     chosen = make_training(pieces, settings, norm, eps)
     milestones = (max(1, round(epoch * size.epochs / chosen.epochs)) for epoch in chosen.milestones)
     stretched = replace(chosen, epochs=size.epochs, milestones=tuple(milestones))
     # Each seed draws its own images, so the band over seeds includes the choice of images.
-    drawn = Subset(kind="subset", split="train", samples=size.samples, seed=seed)
-    data = pieces.data_with(f"{size.samples}-seed{seed}", [drawn])
-    label = f"{pieces.data().label}-{size.samples}-{settings.training}-against-{training_name(norm, eps)}"
-    return pieces.model(label, stretched, seed, {"data": data}, probes=[TEST])
+    drawn = Subset(kind="subset", split="train", samples=size.samples, seed=seed, rest=rest)
+    images = f"all-but-{size.samples}" if rest else f"{size.samples}"
+    data = pieces.data_with(f"{images}-seed{seed}", [drawn])
+    label = f"{pieces.data().label}-{images}-{settings.training}-against-{training_name(norm, eps)}"
+    other = OTHER_SEED if rest else 0
+    return pieces.model(label, stretched, seed, {"data": data}, probes=[TEST], seed_offset=other)
+
+
+def _needs_of_transfer(pieces: Pieces, settings: Settings, transfer: Transfer, seed: int) -> list[Need]:
+    """The transfer from one network to the other, and the accuracy of the other under noise of the same radius."""
+    first, second = (
+        _model_on_fewer(pieces, settings, seed, transfer.norm, 0.0, transfer, rest=rest) for rest in (False, True)
+    )
+    attack = {
+        "norm": transfer.norm,
+        "eps": transfer.eps,
+        "step_size": settings.relative_step_size * transfer.eps,
+        "steps": settings.steps,
+    }
+    measurement = pieces.measurement(
+        f"{first.family}-transfer",
+        "measurements.transfer",
+        {"targets": {"second": "target"}, "split": "test", "precision": pieces.study.precision, **attack},
+        {"data": pieces.data(), "source": first, "target": second},
+        seed=seed,
+    )
+    noise = pieces.evaluation(
+        second, eps=(0.0, transfer.eps), norm=transfer.norm, attacks=[Noise(kind="noise", draws=1)]
+    )
+    return [Need(TRANSFER, seed, measurement), Need(TRANSFER, seed, noise)]
 
 
 def _count_training_images(results: Results) -> pd.DataFrame:
@@ -140,17 +200,55 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def figure(results: Results) -> Figure:
-    """A line per radius over a logarithmic axis of sizes, as in Figures 1 and 6; crossings at the bottom."""
+    """A line per radius over a logarithmic axis of sizes, as in Figures 1 and 6; crossings below."""
     from robustfeatures.experiments.shared.sweeps import plot_panels
 
     rows = _count_training_images(results)
     return plot_panels(
-        rows, x="samples", xlabel="training images", line="eps_train", log_x=True, crossings=_find_crossings(rows)
+        rows,
+        x="samples",
+        xlabel="training images",
+        line="eps_train",
+        line_label=lambda eps: f"eps {eps:g}" if eps > 0 else "standard",
+        log_x=True,
+        crossings=_find_crossings(rows),
     )
 
 
+def _compute_transfer(results: Results) -> pd.DataFrame:
+    """By seed, in percent of the images that were right: those that the transferred examples change, and the noise."""
+    import pandas as pd
+
+    counts = results.measurements[results.measurements["attack"] == "untargeted"].set_index("seed")
+    under_noise = results.evaluations.pivot_table(index="seed", columns="eps", values="accuracy")
+    return pd.DataFrame(
+        {
+            "transferred": percent(counts["transferred"] / counts["fooled"].where(counts["fooled"] > 0)),
+            "noise": percent(1 - under_noise[results.settings.transfer.eps] / under_noise[0.0]),
+        }
+    )
+
+
+def _claims_on_transfer(results: Results) -> list[Claim]:
+    from robustfeatures.experiments.shared.claims import Claim
+
+    transfer = results.settings.transfer
+    if transfer is None:
+        return []
+    found = _compute_transfer(results)
+    budget = f"{NORM_NAMES[transfer.norm]} {transfer.eps:g}"
+    return [
+        Claim(
+            "Adversarial examples transfer between classifiers trained on independent samples",
+            f"{PAPER}, Section 2.2",
+            f"change of prediction (%), {budget}: by examples of the other network minus by random noise",
+            list((found["transferred"] - found["noise"]).dropna()),
+        )
+    ]
+
+
 def claims(results: Results) -> list[Claim]:
-    """The claims of Section 2 on these lines, averaged over the radii of each norm."""
+    """The claims of Section 2 on these lines, averaged over the radii of each norm, and that on transfer."""
     from robustfeatures.experiments.shared.claims import Claim
 
     gains = _compute_gains(_count_training_images(results))
@@ -160,25 +258,28 @@ def claims(results: Results) -> list[Claim]:
         fewest, most = mean.columns.min(), mean.columns.max()
         found += [
             Claim(
-                f"With few training images {norm} adversarial training raises accuracy on clean images",
+                "With few training images adversarial training raises accuracy on clean images",
                 SOURCE,
                 f"accuracy: adversarial minus standard on {fewest} images, mean over eps_train",
                 list(mean[fewest]),
+                setting=norm,
             ),
             Claim(
-                f"With all training images {norm} adversarial training lowers accuracy on clean images",
+                "With all training images adversarial training lowers accuracy on clean images",
                 SOURCE,
                 f"accuracy: standard minus adversarial on {most} images, mean over eps_train",
                 list(-mean[most]),
+                setting=norm,
             ),
             Claim(
-                f"The gain from {norm} adversarial training shrinks as training images are added",
+                "The gain from adversarial training shrinks as training images are added",
                 SOURCE,
                 f"gain on {fewest} minus gain on {most} images, mean over eps_train",
                 list(mean[fewest] - mean[most]),
+                setting=norm,
             ),
         ]
-    return found
+    return [*found, *_claims_on_transfer(results)]
 
 
 EXPERIMENT = Experiment(
@@ -190,10 +291,11 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"eps_train": "training eps"},
     caption=(
-        "Accuracy on clean test images against the number of training images, one line per radius of training (0 is "
-        "standard). Lines are means over seeds, each with training images of its own, bands standard deviations. Bars "
-        "at the bottom: the size at which the gain over standard training ends, with its 95 % interval over the seeds "
-        "in which it ends."
+        "Accuracy on clean test images against the number of training images, one line per radius (eps) of training. "
+        "Lines are means over seeds, each with training images of its own, bands standard deviations. Below: the "
+        "size at which the gain over standard training ends. Its bar is the 95 % interval over the seeds in which it "
+        "ends. The axes of accuracy span at least 20 points."
     ),
 )

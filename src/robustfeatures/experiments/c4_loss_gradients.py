@@ -24,7 +24,7 @@ NUMBERS = ["alignment", "low_frequency", "density"]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(PerceptionSettings):
-    """C4 has no settings of its own."""
+    """The settings that C4, C5 and C6 share."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -99,16 +99,18 @@ def claims(results: Results) -> list[Claim]:
         name = NORM_NAMES[norm]
         found += [
             Claim(
-                f"Loss gradients of {name}-trained networks align better with the difference between classes",
+                "Loss gradients of robust networks align better with features that people perceive",
                 SOURCE,
-                f"100 x cosine: {name}-trained minus standard",
+                f"100 x cosine with the difference of class means: {name}-trained minus standard",
                 list(percent(numbers["alignment", norm] - numbers["alignment", STANDARD])),
+                setting=f"{name}-trained",
             ),
             Claim(
-                f"Loss gradients of {name}-trained networks are less noisy",
+                "Loss gradients of standard networks are noisier than those of robust ones",
                 SOURCE,
                 f"energy in low frequencies (%): {name}-trained minus standard",
                 list(percent(numbers["low_frequency", norm] - numbers["low_frequency", STANDARD])),
+                setting=f"{name}-trained",
             ),
         ]
     if len(robust) == 2:
@@ -133,10 +135,11 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Gradients of the loss with respect to test images, of a standard, an L2-trained and a Linf-trained network, "
-        "each clipped at three of its standard deviations; of grey images positive values are light yellow, negative "
-        "ones dark blue, zero grey. In the table, means over test images: alignment, the cosine with the difference "
-        "between the mean images of the likeliest other class and of the label's class; low_frequency, the share of "
-        "energy in low frequencies; density, |v|_1 / (sqrt(d) |v|_2), 1 if all pixels have the same size."
+        "Gradients of the loss with respect to test images, of a standard, an L2-trained and a Linf-trained network. "
+        "Each is clipped at three of its standard deviations. Of grey images positive values are light yellow, "
+        "negative ones dark blue, zero grey. The table has means over test images. Alignment is the cosine with the "
+        "difference between the mean images of the likeliest other class and of the label's class. The column "
+        "low_frequency is the share of energy in low frequencies. Density is |v|_1 / (sqrt(d) |v|_2), 1 if all "
+        "pixels have the same size."
     ),
 )

@@ -28,7 +28,7 @@ NUMBERS = ["changed", "alignment", "low_frequency"]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(LargeRadiusSettings):
-    """C5 has no settings of its own."""
+    """The settings that C5 and C6 share."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -94,18 +94,21 @@ def claims(results: Results) -> list[Claim]:
         numbers = rows[rows["norm"] == norm].pivot_table(index="seed", columns="model", values=NUMBERS)
         for trained in results.settings.eps:
             who = f"{NORM_NAMES[trained]}-trained"
+            setting = f"{who}, {NORM_NAMES[norm]} examples"
             found += [
                 Claim(
-                    f"{NORM_NAMES[norm]} perturbations for {who} networks produce what is salient in another class",
+                    "Adversarial perturbations for robust networks produce what is salient in another class",
                     SOURCE,
                     f"100 x cosine with the difference of class means: {who} minus standard",
                     list(percent(numbers["alignment", trained] - numbers["alignment", STANDARD])),
+                    setting=setting,
                 ),
                 Claim(
-                    f"{NORM_NAMES[norm]} perturbations for standard networks are noisier than those for {who} ones",
+                    "Adversarial perturbations for standard networks are noisier than those for robust ones",
                     SOURCE,
                     f"energy in low frequencies (%): {who} minus standard",
                     list(percent(numbers["low_frequency", trained] - numbers["low_frequency", STANDARD])),
+                    setting=setting,
                 ),
             ]
     return found
@@ -122,10 +125,11 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"changed": "%"},
     caption=(
-        "Test images with their class, and adversarial examples with a radius far above the training radius, against a "
-        "standard, an L2-trained and a Linf-trained network, with the network's prediction. In the table, means over "
-        "test images: changed, the share with another prediction than the class; alignment, over these images, the "
-        "cosine of the perturbation with the difference between the mean images of the two classes; low_frequency, "
-        "over all images, the share of the perturbation's energy in low frequencies."
+        "Test images with their class, and adversarial examples with a radius far above that of training. The "
+        "examples are against a standard, an L2-trained and a Linf-trained network, whose prediction is shown. The "
+        "table has means over test images. The column changed is the share with another prediction than the class. "
+        "Over these images, alignment is the cosine of the perturbation with the difference between the mean images "
+        "of the two classes. Over all images, low_frequency is the share of the perturbation's energy in low "
+        "frequencies."
     ),
 )

@@ -32,10 +32,12 @@ PICTURES = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(LargeRadiusSettings):
-    """The norm of the examples; `shown` is the number of shown interpolations per network."""
+    """What is interpolated, and how much of it is shown."""
 
     norm: NormName = "l2"
+    """The norm of the examples."""
     shown: PositiveInt = 3
+    """The number of interpolations shown for each network."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -106,11 +108,12 @@ def claims(results: Results) -> list[Claim]:
     numbers = average_over_images(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
     return [
         Claim(
-            f"Interpolations of {NORM_NAMES[norm]}-trained networks are smoother than those of standard ones",
+            "Interpolations between classes are smooth with robust networks",
             SOURCE,
             "share of the way between one and nine tenths of the final class's probability (%): "
             f"{NORM_NAMES[norm]}-trained minus standard",
             list(percent(numbers["width", norm] - numbers["width", STANDARD])),
+            setting=f"{NORM_NAMES[norm]}-trained",
         )
         for norm in results.settings.eps
     ]
@@ -127,8 +130,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Even steps from test images, with their class, to adversarial examples with a large radius, with the "
-        "network's prediction. In the table, means over the test images whose prediction changes: width, the share of "
-        "the interpolation on which the probability of the final class lies between 0.1 and 0.9; detour, the total "
-        "variation of this probability beyond its change from end to end."
+        "network's prediction. The table has means over the test images whose prediction changes. Width is the share "
+        "of the interpolation on which the probability of the final class lies between 0.1 and 0.9. Detour is the "
+        "total variation of this probability beyond its change from end to end."
     ),
 )

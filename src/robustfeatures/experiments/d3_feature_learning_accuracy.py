@@ -45,9 +45,13 @@ class Settings(Strict):
     """The two named trainings, of references and learners alike; how references are inverted; the table's radius."""
 
     standard: Name = "standard"
+    """The standard training."""
     adversarial: Name = "adversarial"
+    """The adversarial training."""
     inversion: Inversion
+    """How the references are inverted."""
     eps: PositiveFloat
+    """The radius of the table."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -138,10 +142,11 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "training"},
     caption=(
-        "Accuracy per epoch of standard and of adversarial training on D: on the test split (clean), and on images "
-        "that a separately trained standard (non-robust learning) or adversarially trained (robust learning) reference "
-        "network cannot distinguish from those of the test split. Lines are means over seeds, bands standard "
-        "deviations."
+        "Accuracy per epoch of standard and of adversarial training on D. Clean is the accuracy on the test split. "
+        "Non-robust learning is that on images which a separate standard reference network cannot distinguish from "
+        "the test split. For robust learning the reference network is adversarially trained. Lines are means over "
+        "seeds, bands standard deviations."
     ),
 )

@@ -8,9 +8,11 @@ of seeds. The paper does not give the number and size of steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from robustfeatures.attacks.settings import NormName
+from pydantic import AfterValidator
+
+from robustfeatures.attacks.settings import NormName, check_in_norm
 from robustfeatures.data.settings import ClassName
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
@@ -34,19 +36,24 @@ SECTION = "adversarial-training-2025, Appendix A.2 and Table 2"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The named trainings, the attack (steps of `relative_step_size` * eps), and the pairs of classes of the table.
-
-    Up to `images_per_class` images per class of the test split are attacked towards each other class.
-    """
+    """The trainings, the attack, and the pairs of classes of the table."""
 
     standard: Name = "standard"
+    """The standard training."""
     adversarial: Name = "adversarial"
+    """The adversarial training."""
     norm: NormName = "linf"
-    eps: PositiveFloat
+    """The norm of the attack."""
+    eps: Annotated[PositiveFloat, AfterValidator(check_in_norm)]
+    """The radius of the attack."""
     relative_step_size: PositiveFloat = 0.25
+    """The length of a step as a share of the radius."""
     steps: PositiveInt = 20
+    """The number of steps."""
     images_per_class: PositiveInt = 1000
+    """The largest number of test images of a class that are attacked towards each other class."""
     pairs: tuple[tuple[ClassName, ClassName], ...]
+    """The pairs of classes of the table: the class of the image, and the other class."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -142,25 +149,43 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Appendix A.2 on Table 2, over all pairs of classes."""
+    """The claims of Appendix A.2 on Table 2, over all pairs of classes.
+
+    The text has lost what the table has for the adversarially trained network. "Low" and "considerably lower" are read
+    net of the success without attack, because an image that passes for its target unattacked is no success.
+    """
     from robustfeatures.experiments.shared.claims import Claim
 
-    mean = success_rates(results).groupby(["victim", "row", "seed"])["success"].mean()
-    nrf, rf = mean[STANDARD, NRF], mean[STANDARD, RF]
+    rows = success_rates(results)
+    rows = rows.assign(net=rows["success"] - rows["unattacked"])
+    by_seed = rows.groupby(["victim", "row", "seed"])
+    success, net = by_seed["success"].mean(), by_seed["net"].mean()
+    nrf, rf = net[STANDARD, NRF], net[STANDARD, RF]
     return [
         Claim(
-            "On standard-trained networks attacks by robust features succeed considerably less than by non-robust ones",
+            "On standard-trained networks the success of attacks by non-robust features is high (over half)",
             SECTION,
-            "success on the standard network, all pairs: NRF-PGD minus RF-PGD",
-            list(nrf - rf),
+            "success of NRF-PGD on the standard network, all pairs (%)",
+            list(success[STANDARD, NRF]),
+            50.0,
+            share=True,
+        ),
+        Claim(
+            "On standard-trained networks attacks by robust features succeed considerably less than by non-robust ones "
+            "(less than half as often)",
+            SECTION,
+            "net success on the standard network, all pairs: half of NRF-PGD minus RF-PGD",
+            list(nrf / 2 - rf),
         ),
         *(
             Claim(
-                f"After adversarial training the success of {attack} is low (taken as under a quarter of what NRF-PGD "
-                "has on the standard network)",
+                "After adversarial training the success of both attacks is low (under a quarter of what NRF-PGD has on "
+                "the standard network)",
                 SECTION,
-                f"all pairs: a quarter of NRF-PGD on the standard network minus {attack} on the adversarial one",
-                list(nrf / 4 - mean[ADVERSARIAL, attack]),
+                "net success, all pairs: a quarter of NRF-PGD on the standard network minus this attack on the "
+                "adversarially trained one",
+                list(nrf / 4 - net[ADVERSARIAL, attack]),
+                setting=attack,
             )
             for attack in (NRF, RF)
         ),
@@ -177,9 +202,11 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     units={"success": "%", "unattacked": "%"},
+    names={"row": "attack"},
     caption=(
-        "Share of test images of each class that a network classifies as the target class after an attack. The attack "
-        "moves the representation of an image towards that of a random test image of the target class, under a "
-        "separately trained standard (NRF-PGD) or adversarially trained (RF-PGD) network. Means over seeds."
+        "Share of test images of each class that a network classifies as the target class after an attack. The "
+        "attack moves the representation of an image towards that of a random test image of the target class. The "
+        "representation is that of a separate network, standard (NRF-PGD) or adversarially trained (RF-PGD). Means "
+        "over seeds."
     ),
 )

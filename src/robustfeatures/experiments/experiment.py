@@ -48,10 +48,14 @@ class Results:
         accuracy (percent; of a performance correlation 100 times its value), loss, images.
     measurements: columns row, seed, and those of the measurement.
     All four also have the columns of their need.
+    images: the files that say which images `evaluations` and `attacks` count, by the index of both; none where one of
+        the evaluations has no such file.
     payloads: the data set or weights of each (row, seed).
     published: the rows that the paper prints (columns as in the table, accuracy in percent), their source and setting.
-    comparable: whether the study repeats the paper's setting, so that both fit in one row.
+    comparable: whether the study repeats the paper's setting in its size, so that both fit in one row.
     notes: warnings about the measurements; table and figure print them.
+    norm: the norm of the evaluations' radii as text shows it ("L2", "Linf"); "eps" without attacks or with two norms.
+    attack: norm and attacks of the evaluations as text shows them ("L2 PGD and random noise").
     """
 
     evaluations: pd.DataFrame
@@ -61,15 +65,23 @@ class Results:
     settings: Any
     attacks: pd.DataFrame = field(default_factory=_no_rows)
     diagnostics: pd.DataFrame = field(default_factory=_no_rows)
+    # `ImageOutcomes` of `shared/resampling.py`, which imports this module.
+    images: Sequence[Any] = ()
     published: pd.DataFrame | None = None
     published_source: str = ""
     published_setting: str = ""
     comparable: bool = False
     notes: Sequence[str] = ()
+    norm: str = "eps"
+    attack: str = "attack"
+
+    def name_radius(self, eps: float) -> str:
+        """What figures call the accuracy at a radius: "clean" at 0, else the norm and the radius."""
+        return "clean" if eps == 0 else f"{self.norm} {eps:g}"
 
     @property
     def comparable_rows(self) -> pd.DataFrame | None:
-        """The paper's rows if the study repeats their setting, else None."""
+        """The paper's rows if the study repeats their setting in its size, else None."""
         return self.published if self.comparable else None
 
 
@@ -79,7 +91,9 @@ class Experiment:
 
     `table` returns identifying columns, then for each measured quantity x its mean `x` and, where they apply,
     `x_std`, `x_low`, `x_high`, `published_x` and `difference_x`, and `seeds` (see `summaries.summarise_seeds`). `units`
-    are those of its columns.
+    are those of its columns; "%" is a share, whose interval stays within 0 to 100. `names` are the headings of columns
+    that need more than their own name with spaces for underscores.
+    `{attack}` in the caption stands for norm and attacks of the evaluations (`Results.attack`).
     """
 
     id: str
@@ -91,4 +105,5 @@ class Experiment:
     figure: Callable[[Results], Figure] | None = None
     claims: Callable[[Results], Sequence[Claim]] | None = None
     units: Mapping[str, str] = field(default_factory=lambda: {"accuracy": "%"})
+    names: Mapping[str, str] = field(default_factory=lambda: {"row": "network"})
     caption: str = field(default="")

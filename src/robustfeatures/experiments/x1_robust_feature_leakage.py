@@ -7,6 +7,7 @@ evidence of leakage into D_det.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
@@ -30,28 +32,40 @@ LINEAR, NETWORK = "robust linear features", "network"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The linear architecture by the study's name for it, its training, and the radius of its robustness."""
+    """The linear network on D."""
 
     architecture: Name = "linear"
+    """The name in `other_architectures` of the network `linear`."""
     training: str = "adversarial"
+    """The training of the linear network on D."""
     eps: PositiveFloat = 0.25
+    """The radius of its robust accuracy."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One measurement per seed, and A2's evaluations of networks with all features."""
     networks = [need for need in a2.needs(pieces, a2.Settings()) if need.row in ("D", *DERIVED_SETS)]
-    found = []
-    for seed in pieces.study.seeds:
-        model = pieces.source_model(settings.training, seed, architecture=settings.architecture)
-        inputs = {
-            "data": pieces.data(),
-            "model": model,
-            **{name: pieces.derived(name, seed) for name in DERIVED_SETS},
-        }
-        label = f"{pieces.data().label}-leakage"
-        measurement = pieces.measurement(label, "measurements.leakage", {"eps": settings.eps}, inputs, seed=seed)
-        found.append(Need(LINEAR, seed, measurement))
-    return [*found, *networks]
+    names = {name: name for name in DERIVED_SETS}
+    linear = [Need(LINEAR, seed, make_leakage(pieces, settings, seed, names)) for seed in pieces.study.seeds]
+    return [*linear, *networks]
+
+
+def make_leakage(
+    pieces: Pieces, settings: Settings, seed: int, names: Mapping[str, str], *, suffix: str = ""
+) -> Recipe:
+    """The measurement on D and on derived sets, which the study has under the values of `names`.
+
+    Its rows have the keys of `names`; its label ends with `suffix`.
+    """
+    model = pieces.source_model(settings.training, seed, architecture=settings.architecture)
+    derived = {row: pieces.derived(name, seed) for row, name in names.items()}
+    return pieces.measurement(
+        f"{pieces.data().label}-leakage{suffix}",
+        "measurements.leakage",
+        {"eps": settings.eps},
+        {"data": pieces.data(), "model": model, **derived},
+        seed=seed,
+    )
 
 
 def _accuracies(results: Results) -> pd.DataFrame:
@@ -103,30 +117,35 @@ def claims(results: Results) -> list[Claim]:
             SECTION,
             "accuracy on D of D_rand's robust linear features minus chance",
             list(linear["D_rand"] - chance),
+            control=True,
         ),
         Claim(
             "Nothing leaks into D_det through robust linear features",
             SECTION,
             "chance minus accuracy on D of D_det's robust linear features",
             list(chance - linear["D_det"]),
+            control=True,
         ),
         Claim(
             "Most of D_rand's accuracy does not leak in through robust linear features (taken as half, above chance)",
             SECTION,
             "D_rand, accuracy on D above chance: half of the network's minus that of the robust linear features",
             list((network - chance) / 2 - (linear["D_rand"] - chance)),
+            control=True,
         ),
         Claim(
             "The predictions of the linear network are constant in the ball round four fifths of the test images",
             SECTION,
             f"share of test images {at} minus 80 %",
             list(percent(robust["stable"]) - 80),
+            control=True,
         ),
         Claim(
             "Each of the linear features is robustly useful for its class",
             SECTION,
             f"least robust usefulness of a feature {at}, in standard deviations of the feature",
             list(robust["usefulness"]),
+            control=True,
         ),
     ]
 
@@ -140,10 +159,11 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "trained on"},
     caption=(
-        "Accuracy on the test split of D of logistic regression on robust linear features (the logits of a linear "
-        "network trained adversarially on D), trained on D, D_rand and D_det; beside it networks with all features. "
-        "The accuracy of the regression above chance comes from leaked robust features. Bars are means, whiskers "
-        "standard deviations, dots the seeds."
+        "Accuracy on the test split of D of logistic regression on robust linear features, trained on D, D_rand and "
+        "D_det. The features are the logits of a linear network trained adversarially on D. Beside it are networks "
+        "with all features. The accuracy of the regression above chance comes from leaked robust features. Bars are "
+        "means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -32,11 +32,14 @@ WEAK, ERRORS, DETERMINISTIC = "D, stopped early", "errors", "D_det"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The training that stops early on D, that on its errors, and the architecture of both, the study's or another."""
+    """The two trainings and their network."""
 
     source: str
+    """The training on D that stops early."""
     training: str
+    """The training on its errors."""
     architecture: Name | None = None
+    """A name of `other_architectures`, for both; by default the network of the study."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -96,6 +99,7 @@ def claims(results: Results) -> list[Claim]:
             SECTION,
             "clean accuracy: errors minus chance",
             list(select_by_seed(rows, row=ERRORS) - percent(1 / rows["classes"].iloc[0])),
+            control=True,
         )
     ]
 
@@ -109,9 +113,10 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    names={"row": "trained on"},
     caption=(
-        "Clean accuracy on the test split of D (unless stated otherwise) of a network stopped early, of one trained "
-        "on the train images that it misclassifies, unperturbed and labelled as it labels them, and of one trained on "
-        "D_det. Bars are means, whiskers standard deviations, dots the seeds."
+        "Clean accuracy on the test split of D, unless stated otherwise, of a network stopped early. Errors are the "
+        "train images that it misclassifies, unperturbed and labelled as it labels them. Beside it are networks "
+        "trained on these errors and on D_det. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import MinLen
 
 from robustfeatures.attacks.evaluating.settings import Attacks, AutoAttack
-from robustfeatures.engine.settings import PositiveFloat, Strict
+from robustfeatures.data.settings import Subset
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
-from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,11 +28,14 @@ STANDARD_VERSION = AutoAttack(kind="autoattack")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The attacks that follow the study's own, the radii (without them the study's), and the data set."""
+    """The attacks, their radii, and how many images they attack."""
 
     attacks: Attacks = (STANDARD_VERSION,)
+    """The attacks that follow those of the study."""
     eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)] | None = None
-    data: Name = "D"
+    """The radii; by default those of the study."""
+    images: PositiveInt | None = None
+    """The number of test images; by default all."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -40,7 +43,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     own = pieces.robustness.attacks
     attacks = (*own, *(attack for attack in settings.attacks if attack not in own))
     radii = settings.eps or pieces.robustness.eps
-    data = None if settings.data == "D" else pieces.data(settings.data)
+    data = None
+    if settings.images is not None:
+        subset = Subset(kind="subset", split="test", samples=settings.images)
+        data = pieces.data_with(f"{settings.images}-test-images", [subset])
     found = []
     for seed in pieces.study.seeds:
         models = {name: pieces.source_model(name, seed) for name in a1.SOURCE_MODELS}
@@ -75,7 +81,10 @@ def figure(results: Results) -> Figure:
 
     told = {"before": "the study's attacks", "after": "and AutoAttack"}
     bars = _pair_accuracies(results).melt(["row", "seed", "eps"], list(told), var_name="attacks", value_name="accuracy")
-    bars["bar"] = [f"eps {eps:g}, {told[attacks]}" for eps, attacks in zip(bars["eps"], bars["attacks"], strict=True)]
+    bars["bar"] = [
+        f"{results.name_radius(eps)}, {told[attacks]}"
+        for eps, attacks in zip(bars["eps"], bars["attacks"], strict=True)
+    ]
     return grouped_bars(
         bars.sort_values("eps", kind="stable"),
         group="row",
@@ -96,6 +105,7 @@ def claims(results: Results) -> list[Claim]:
             "minus the largest lowering over rows and radii",
             list(-paired.groupby("seed")["lowered"].max()),
             threshold=-2.0,
+            control=True,
         )
     ]
 

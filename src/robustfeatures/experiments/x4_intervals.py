@@ -26,10 +26,10 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """The evaluations of A1, and those of A2 that are not A1's."""
+    """The evaluations of A1, and those of A2 that are not A1's; each with the seeds that A1 and A2 use."""
     return [
-        *a1.needs(pieces, a1.Settings()),
-        *(need for need in a2.needs(pieces, a2.Settings()) if need.row in a2.DERIVED_SETS),
+        *a1.needs(pieces.of_experiment("A1"), a1.Settings()),
+        *(need for need in a2.needs(pieces.of_experiment("A2"), a2.Settings()) if need.row in a2.DERIVED_SETS),
     ]
 
 
@@ -48,7 +48,7 @@ def figure(results: Results) -> Figure:
     """Each mean as a dot on its interval."""
     from robustfeatures.experiments.shared.interval_plots import plot_intervals
 
-    return plot_intervals(_plain(results), row="row", panel="eps")
+    return plot_intervals(_plain(results), row="row", panel="eps", title=results.name_radius)
 
 
 EXPERIMENT = Experiment(
@@ -60,7 +60,7 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     caption=(
-        "Accuracy on the test split of D by training set, clean and under L2 PGD. Large dots are means over seeds, "
+        "Accuracy on the test split of D by training set, clean and under {attack}. Large dots are means over seeds, "
         "lines their 95 % intervals (Student's t), small dots the seeds."
     ),
 )

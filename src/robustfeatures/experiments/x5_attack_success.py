@@ -33,6 +33,7 @@ class Settings(Strict):
     """The augmentation of the measurement, independent of that in training."""
 
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(crop_padding=4, flip=True))
+    """The augmentation of the measurement."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
@@ -72,15 +73,17 @@ def table(results: Results) -> pd.DataFrame:
 def figure(results: Results) -> Figure:
     """Two bars per set: the success of the attack without and with augmentation."""
     from robustfeatures.experiments.shared.plots import grouped_bars
+    from robustfeatures.experiments.shared.sources import name_source
 
+    rows = _shares(results).dropna(subset="success")
     return grouped_bars(
-        _shares(results).dropna(subset="success"),
+        rows.assign(row=rows["row"].map(name_source)),
         group="row",
         bar="augmentation",
         bar_label=lambda augmentation: "as it is" if augmentation == "none" else "under augmentation",
         value="success",
         ylabel="attack success on the source (%)",
-        xlabel="derived set ('-robust': made with an adversarially trained model)",
+        xlabel="derived set",
     )
 
 
@@ -96,20 +99,24 @@ def claims(results: Results) -> list[Claim]:
 
     standard = [
         Claim(
-            f"The attack behind {name} reaches its target on nearly all images (taken as nine tenths){suffix}",
+            f"The attack reaches its target on nearly all images (taken as nine tenths){suffix}",
             SECTION,
             f"{name}: success on the source{suffix} minus 90 %",
             list(of("success", name, augmentation) - 90),
+            setting=name,
+            control=True,
         )
         for name in DERIVED_SETS[:2]
         for augmentation, suffix in (("none", ""), ("augmented", " under augmentation"))
     ]
     robust = [
         Claim(
-            f"The prediction of a robust source does not change under the attack behind {name} (taken as half)",
+            "The prediction of a robust source does not change under the attack (taken as half of the images)",
             SECTION,
             f"{name}: share of images still taken for their class minus 50 %",
             list(of("kept", name, "none") - 50),
+            setting=name.removesuffix("-robust"),
+            control=True,
         )
         for name in DERIVED_SETS[2:]
     ]
@@ -126,9 +133,10 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     units={"kept": "%", "success": "%"},
+    names={"row": "set"},
     caption=(
-        "Share of the images of D_rand and D_det, among those whose target is not their class, that the source network "
-        "classifies as their target, without augmentation and under one draw of augmentation. Bars are means, "
-        "whiskers standard deviations, dots the seeds."
+        "Share of the images of D_rand and D_det that the source network classifies as their target. Images whose "
+        "target is their class are left out. One bar is without augmentation, the other under one draw of "
+        "augmentation. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robustfeatures.engine.batches import choose_batch_size, load_batches
+from robustfeatures.engine.batch_size import fit_batch_size
+from robustfeatures.engine.batches import load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.training.augmentation import Augmenter
@@ -54,13 +55,17 @@ def measure(
     generator = torch.Generator().manual_seed(derive_seed(seed, "augmentation"))
     augment = Augmenter(Augmentation(**augmentation), len(data), generator, run.device)
     predictions = {name: torch.empty(len(data), dtype=torch.int64, device=run.device) for name in ("none", "augmented")}
-    done = 0
-    for rows, batch in images.batches(torch.arange(len(data)), choose_batch_size(run.device, data.image_shape)):
-        with torch.no_grad():
+
+    @torch.no_grad()
+    def predict(size: int) -> None:
+        done = 0
+        for rows, batch in images.batches(torch.arange(len(data)), size):
             for name, inputs in (("none", batch), ("augmented", augment(batch, rows))):
                 predictions[name][rows] = network(inputs).argmax(dim=1)
-        done += len(rows)
-        run.progress(done, len(data))
+            done += len(rows)
+            run.progress(done, len(data))
+
+    fit_batch_size(network, run.device, data.image_shape).fit(predict)
     labels = torch.from_numpy(data.labels)
     source_labels = torch.from_numpy(data.provenance.get("source_label", data.labels))
     return [

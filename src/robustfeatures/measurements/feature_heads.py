@@ -15,6 +15,12 @@ slides do not define features and heads for real images. This module applies the
 
 With m = K/2 the 2-class head has K neurons, one row of the matrix each. A row of the K-class head is the mean over the
 m neurons of a class. The second layer is fixed, so the weights of the first layer are the equivalent weights.
+
+The theorems are about the lambda of w = w_0 + sum over j of lambda_j mu_j + sum over i of sigma_i xi_i, with
+x_i = mu_j + xi_i for the images i of class j. The weights alone do not determine lambda here: the centred features are
+linearly dependent (with equally many images their sum is 0), and there are more images than dimensions. Cosines do not
+tell lambda either, because features of real images are not orthogonal. But each step of gradient descent adds a
+multiple sigma_i of every x_i to w, so lambda_j is the sum of sigma_i over the images of class j.
 """
 
 from __future__ import annotations
@@ -26,7 +32,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from robustfeatures.engine.batches import choose_batch_size, load_batches
+from robustfeatures.engine.batch_size import fit_batch_size
+from robustfeatures.engine.batches import load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import derive_seed
 
@@ -49,11 +56,11 @@ def measure(
     precision: Precision,
     seed: int,
 ) -> Sequence[Mapping[str, str | int | float]]:
-    """Return one row per head, neuron and feature: columns head, neuron, feature, cosine, accuracy.
+    """Return one row per head, neuron and feature: columns head, neuron, feature, cosine, coefficient, accuracy.
 
-    Neurons and features are numbered from 0; features are numbered like the classes. `accuracy` (0 to 1) is the
-    accuracy of the head on the test split. The rows of a third head, "features", hold the cosines between the features;
-    their accuracy is NaN.
+    Neurons and features are numbered from 0; features are numbered like the classes. `coefficient` is lambda D, because
+    features have lengths of the order of sqrt(D). `accuracy` (0 to 1) is the accuracy of the head on the test split.
+    The rows of a third head, "features", hold the cosines between the features; their coefficient and accuracy are NaN.
     """
     network = FrozenNetwork(run.network("model"), precision=precision)
     classes = network.network.head.out_features
@@ -64,31 +71,45 @@ def measure(
     (train, train_labels), (test, test_labels) = (((each - mean) * scale, labels) for each, labels in raw.values())
     features = class_means(train, train_labels, classes)
     matrices, accuracy = {FEATURES: cosines(features, features)}, {FEATURES: float("nan")}
+    coefficients = {FEATURES: torch.full((classes, classes), torch.nan)}
     for number, name in enumerate((TWO_CLASSES, K_CLASSES)):
         run.progress(number, 2)
         outputs = 2 if name == TWO_CLASSES else classes
         generator = torch.Generator().manual_seed(derive_seed(seed, name))
         head = Head(outputs, classes // 2, train.shape[1], initial_std, generator, run.device)
-        head.fit(train, to_head_labels(train_labels, classes, outputs), learning_rate, steps)
+        sigma = head.fit(train, to_head_labels(train_labels, classes, outputs), learning_rate, steps)
         correct = head(test).argmax(dim=1) == to_head_labels(test_labels, classes, outputs)
         accuracy[name] = correct.double().mean().item()
-        matrix = cosines(head.weights.detach(), features)
-        matrices[name] = matrix if name == TWO_CLASSES else matrix.view(classes, -1, classes).mean(dim=1)
+        rows_of_neurons = (classes, -1, classes)
+        matrices[name] = cosines(head.weights.detach(), features).view(rows_of_neurons).mean(dim=1)
+        summed = train.shape[1] * sum_by_class(sigma, train_labels, classes)
+        coefficients[name] = summed.view(rows_of_neurons).mean(dim=1)
     return [
-        {"head": name, "neuron": neuron, "feature": feature, "cosine": cosine, "accuracy": accuracy[name]}
+        {
+            "head": name,
+            "neuron": neuron,
+            "feature": feature,
+            "cosine": float(matrix[neuron, feature]),
+            "coefficient": float(coefficients[name][neuron, feature]),
+            "accuracy": accuracy[name],
+        }
         for name, matrix in matrices.items()
-        for neuron, row in enumerate(matrix.tolist())
-        for feature, cosine in enumerate(row)
+        for neuron in range(classes)
+        for feature in range(classes)
     ]
 
 
 def compute_representations(network: FrozenNetwork, data: ImageDataset, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the representations g(x), float32 (N, D), and the labels (N,) of a split, on the device."""
     images = load_batches(data, device)
-    size = choose_batch_size(device, data.image_shape)
-    with torch.no_grad():
-        batches = [network.representation(batch) for _, batch in images.batches(torch.arange(len(data)), size)]
-    return torch.cat(batches), torch.from_numpy(data.labels).to(device)
+
+    @torch.no_grad()
+    def represent(size: int) -> Tensor:
+        batches = images.batches(torch.arange(len(data)), size)
+        return torch.cat([network.representation(batch) for _, batch in batches])
+
+    representations = fit_batch_size(network, device, data.image_shape).fit(represent)
+    return representations, torch.from_numpy(data.labels).to(device)
 
 
 def fit_standardisation(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,6 +122,11 @@ def class_means(features: Tensor, labels: Tensor, classes: int) -> Tensor:
     """Return the mean feature (K, D) of each class, from features (N, D) and labels (N,)."""
     membership = functional.one_hot(labels, classes).to(features)
     return (membership.T @ features) / membership.sum(dim=0)[:, None]
+
+
+def sum_by_class(sigma: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Return lambda (n, K), the sum over each class of the coefficients (N, n) of images with labels (N,)."""
+    return sigma.T @ functional.one_hot(labels, classes).to(sigma)
 
 
 def to_head_labels(labels: Tensor, classes: int, outputs: int) -> Tensor:
@@ -127,13 +153,29 @@ class Head:
 
     def __call__(self, features: Tensor) -> Tensor:
         """Return the outputs (N, C) for features (N, D)."""
-        hidden = (features @ self.weights.T + self.biases).relu()
-        return hidden.view(len(features), self.outputs, -1).mean(dim=2)
+        return self.outputs_of(self.responses(features))
 
-    def fit(self, features: Tensor, labels: Tensor, learning_rate: float, steps: int) -> None:
-        """Minimise the mean cross-entropy of features (N, D) and labels (N,) by full-batch gradient descent."""
+    def responses(self, features: Tensor) -> Tensor:
+        """Return the responses <w, x> + b (N, n) of the neurons, before the ReLU."""
+        return features @ self.weights.T + self.biases
+
+    def outputs_of(self, responses: Tensor) -> Tensor:
+        """Return the outputs (N, C) for responses (N, n)."""
+        return responses.relu().view(len(responses), self.outputs, -1).mean(dim=2)
+
+    def fit(self, features: Tensor, labels: Tensor, learning_rate: float, steps: int) -> Tensor:
+        """Minimise the mean cross-entropy of features (N, D) and labels (N,) by full-batch gradient descent.
+
+        Returns sigma (N, n), the coefficients with which the weights hold each image: W = W_0 + sigma^T X.
+        """
         optimiser = torch.optim.SGD([self.weights, self.biases], lr=learning_rate)
+        sigma = torch.zeros(len(features), len(self.weights), device=features.device)
         for _ in range(steps):
             optimiser.zero_grad()
-            torch.autograd.backward(functional.cross_entropy(self(features), labels))
+            responses = self.responses(features)
+            responses.retain_grad()
+            torch.autograd.backward(functional.cross_entropy(self.outputs_of(responses), labels))
+            assert responses.grad is not None
+            sigma -= learning_rate * responses.grad
             optimiser.step()
+        return sigma

@@ -1,9 +1,9 @@
-"""Two-class linear classifiers against a Linf adversary whose images stay in [0, 1]: closed forms and exact solutions.
+"""Two-class linear classifiers against a Linf adversary: closed forms and exact solutions.
 
 With labels y = +-1 the margin of an image x is y (w x + b). The adversary changes each pixel independently, so the
-worst case is known: a pixel with y w_i > 0 falls by min(eps, x_i), and any other pixel rises by min(eps, 1 - x_i).
-at-odds-2019, Appendix E, has y (w x + b) - eps |w|_1, which is the same if no pixel is within eps of 0 or 1. But most
-pixels of MNIST are 0, and pixels below 0 are not allowed.
+worst case is known. In at-odds-2019, Appendix E, it is y (w x + b) - eps |w|_1: every pixel moves by eps and may leave
+[0, 1]. If the adversary is clipped to [0, 1], a pixel with y w_i > 0 falls by min(eps, x_i), and any other pixel rises
+by min(eps, 1 - x_i). On MNIST the two differ, because most pixels are 0.
 
 With w = u - v and u, v >= 0, the worst-case margin is linear in (u, v, b). So adversarial training of a linear
 classifier is a logistic regression with coefficients >= 0. This problem is smooth and convex, and is solved exactly.
@@ -35,7 +35,7 @@ class LinearClassifier:
 
 @dataclass(frozen=True)
 class TrainingProblem:
-    """Training images (N, D) in [0, 1] with labels +-1 (N,), the radius `eps`, and the weight decay.
+    """Training images (N, D) in [0, 1] with labels +-1 (N,), the adversary (`eps`, `clipped`), and the weight decay.
 
     The objective is the mean worst-case logistic loss plus decay / 4 times the squared length of (weights, bias), where
     the weights act on (x - mean) / std. The network `linear` with two classes and the same weight decay minimises the
@@ -48,10 +48,11 @@ class TrainingProblem:
     decay: float
     mean: Array
     std: Array
+    clipped: bool = True
 
     def objective(self, classifier: LinearClassifier) -> float:
         """Return the value of the objective, which training minimises."""
-        margins = worst_case_margins(classifier, self.images, self.labels, self.eps)
+        margins = worst_case_margins(classifier, self.images, self.labels, self.eps, clipped=self.clipped)
         inner = classifier.weights * self.std
         length = float(inner @ inner) + (classifier.bias + float(classifier.weights @ self.mean)) ** 2
         return float(np.logaddexp(0.0, -margins).mean()) + self.decay / 4 * length
@@ -69,10 +70,22 @@ def to_linear_classifier(network: Network) -> LinearClassifier:
     return LinearClassifier(weights, bias - float(weights @ mean))
 
 
-def worst_case_margins(classifier: LinearClassifier, images: Array, labels: Array, eps: float) -> Array:
-    """Return the minimum of y (w x + b), (N,), over the Linf ball of radius `eps` and [0, 1]; `eps` 0 is no attack."""
+def _largest_moves(images: Array, eps: float, *, clipped: bool) -> tuple[Array, Array]:
+    """Return how far each pixel may fall and how far it may rise, both (N, D)."""
+    if not clipped:
+        return np.full_like(images, eps), np.full_like(images, eps)
+    return np.minimum(eps, images), np.minimum(eps, 1 - images)
+
+
+def worst_case_margins(
+    classifier: LinearClassifier, images: Array, labels: Array, eps: float, *, clipped: bool = True
+) -> Array:
+    """Return the minimum of y (w x + b), (N,), over the Linf ball of radius `eps`; `eps` 0 is no attack.
+
+    With `clipped` the minimum is over the part of the ball in [0, 1].
+    """
     margins: Array = labels * (images @ classifier.weights + classifier.bias)
-    fall, rise = np.minimum(eps, images), np.minimum(eps, 1 - images)
+    fall, rise = _largest_moves(images, eps, clipped=clipped)
     magnitudes = np.abs(classifier.weights)
     # The margin falls with a pixel if y w > 0: positive weights for the label +1, negative weights for the label -1.
     positive = classifier.weights > 0
@@ -83,9 +96,9 @@ def worst_case_margins(classifier: LinearClassifier, images: Array, labels: Arra
     return margins
 
 
-def accuracy(classifier: LinearClassifier, images: Array, labels: Array, eps: float) -> float:
+def accuracy(classifier: LinearClassifier, images: Array, labels: Array, eps: float, *, clipped: bool = True) -> float:
     """Return the exact robust accuracy, 0 to 1."""
-    return float((worst_case_margins(classifier, images, labels, eps) > 0).mean())
+    return float((worst_case_margins(classifier, images, labels, eps, clipped=clipped) > 0).mean())
 
 
 def correlations(images: Array, labels: Array) -> Array:
@@ -96,7 +109,7 @@ def correlations(images: Array, labels: Array) -> Array:
 def solve(problem: TrainingProblem) -> LinearClassifier:
     """Minimise the objective by L-BFGS-B over (u, v, bias)."""
     images, labels = problem.images, problem.labels
-    fall, rise = np.minimum(problem.eps, images), np.minimum(problem.eps, 1 - images)
+    fall, rise = _largest_moves(images, problem.eps, clipped=problem.clipped)
     signed = labels[:, None] * images
     up = labels[:, None] > 0
     features = np.concatenate([signed - np.where(up, fall, rise), -signed - np.where(up, rise, fall)], axis=1)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = dict[str, str | int | float]
 
+# The attacks on a linear classifier: in the Linf ball and [0, 1], and in the whole ball.
+CLIPPED, UNCLIPPED = "clipped", "not clipped"
+NO_ATTACK = "none"
+
 
 def load_two_classes(run: Run, split: str) -> tuple[Array, Array]:
     """Load a split of the input "data": images (N, D) in [0, 1], and labels (N,), -1 for the first class, else 1.
@@ -28,34 +32,42 @@ def load_two_classes(run: Run, split: str) -> tuple[Array, Array]:
     return data.float_images().astype(np.float64).reshape(len(data), -1), (2 * data.labels - 1).astype(np.float64)
 
 
-def load_problem(run: Run, *, eps: float, decay: float) -> TrainingProblem:
+def load_problem(run: Run, *, eps: float, decay: float, clipped: bool = True) -> TrainingProblem:
     """Load the problem that the training of the network `linear` on the train split solves."""
     images, labels = load_two_classes(run, "train")
     data = run.dataset("data", "train")
     per_pixel = images.shape[1] // data.image_shape[0]
     mean, std = (np.repeat(values, per_pixel) for values in data.channel_statistics())
-    return TrainingProblem(images, labels, eps, decay, mean, std)
+    return TrainingProblem(images, labels, eps, decay, mean, std, clipped)
 
 
 def describe_classifier(
-    classifier: LinearClassifier, run: Run, *, training: str, solver: str, eps: float, decay: float, pixels: int
+    classifier: LinearClassifier,
+    run: Run,
+    problem: TrainingProblem,
+    *,
+    training: str,
+    solver: str,
+    eps: float,
+    pixels: int,
 ) -> Iterator[Row]:
-    """Yield the rows of a classifier: clean and robust accuracy (`eps`) on both splits, l1 norm, and objective.
+    """Yield the rows of a classifier: accuracies on both splits, l1 norm, and the objective of its training problem.
 
-    `pixels` is the number of pixels that it was trained on.
+    Accuracies are under no attack, and at `eps` under both attacks. `pixels` is the number of pixels that it was
+    trained on.
     """
-    about: Row = {"training": training, "solver": solver, "pixels": pixels}
+    about: Row = {"training": training, "solver": solver, "pixels": pixels, "pixel": -1}
     for split in ("train", "test"):
         images, labels = load_two_classes(run, split)
-        for radius in (0.0, eps):
-            value = accuracy(classifier, images, labels, radius)
-            yield {**about, "quantity": "accuracy", "split": split, "eps": radius, "pixel": -1, "value": value}
-    problem = load_problem(run, eps=eps if training == "adversarial" else 0.0, decay=decay)
+        for attack, radius in ((NO_ATTACK, 0.0), (CLIPPED, eps), (UNCLIPPED, eps)):
+            value = accuracy(classifier, images, labels, radius, clipped=attack == CLIPPED)
+            measured: Row = {"quantity": "accuracy", "split": split, "eps": radius, "attack": attack, "value": value}
+            yield {**about, **measured}
     for quantity, value in (
         ("l1_norm", float(np.abs(classifier.weights).sum())),
         ("objective", problem.objective(classifier)),
     ):
-        yield {**about, "quantity": quantity, "split": "train", "eps": problem.eps, "pixel": -1, "value": value}
+        yield {**about, "quantity": quantity, "split": "train", "eps": problem.eps, "attack": "", "value": value}
 
 
 def describe_pixels(values: Array, quantity: str, *, training: str, solver: str) -> Iterator[Row]:
@@ -68,6 +80,7 @@ def describe_pixels(values: Array, quantity: str, *, training: str, solver: str)
             "quantity": quantity,
             "split": "train",
             "eps": 0.0,
+            "attack": "",
             "pixel": pixel,
             "value": float(value),
         }

@@ -1,6 +1,6 @@
 """The optimal linear classifiers of two classes: standard, adversarial, and on only the most correlated pixels.
 
-at-odds-2019, Appendix E. The standard ones come from scikit-learn, and the adversarial one from the closed form in
+at-odds-2019, Appendix E. The standard ones come from scikit-learn, and the adversarial ones from the closed forms in
 `measurements.linear`. They are exact, so they show how close gradient descent comes to the optimum.
 """
 
@@ -19,6 +19,8 @@ from robustfeatures.measurements.linear_rows import Row, describe_classifier, de
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
 
+ADVERSARIAL_UNCLIPPED = "adversarial, not clipped"
+
 
 def solve_standard(problem: TrainingProblem, kept: NDArray[np.int64]) -> LinearClassifier:
     """Minimise the objective at radius 0 over the weights of the pixels `kept`; all other weights are 0."""
@@ -36,9 +38,10 @@ def solve_standard(problem: TrainingProblem, kept: NDArray[np.int64]) -> LinearC
 def measure(run: Run, *, eps: float, decay: float, fractions: Sequence[float]) -> Sequence[Row]:
     """Return the rows of the optimal classifiers on the input "data", and the correlation of each pixel with the label.
 
-    `fractions` are shares of the pixels. For each there is a standard classifier on the most correlated pixels.
+    `fractions` are shares of the pixels. For each there is a standard classifier on the most correlated pixels. The
+    adversarial classifiers have all pixels: one against each attack.
     """
-    standard, adversarial = load_problem(run, eps=0.0, decay=decay), load_problem(run, eps=eps, decay=decay)
+    standard = load_problem(run, eps=0.0, decay=decay)
     usefulness = correlations(standard.images, standard.labels)
     order = np.argsort(-usefulness, kind="stable")
     counts = sorted({max(1, round(fraction * len(order))) for fraction in fractions} | {len(order)})
@@ -46,15 +49,15 @@ def measure(run: Run, *, eps: float, decay: float, fractions: Sequence[float]) -
     for done, pixels in enumerate(counts):
         classifier = solve_standard(standard, order[:pixels])
         rows += describe_classifier(
-            classifier, run, training="standard", solver="exact", eps=eps, decay=decay, pixels=pixels
+            classifier, run, standard, training="standard", solver="exact", eps=eps, pixels=pixels
         )
-        run.progress(done + 1, len(counts) + 1)
+        run.progress(done + 1, len(counts) + 2)
     # The last classifier has all pixels.
     rows += describe_pixels(classifier.weights, "weight", training="standard", solver="exact")
-    robust = solve(adversarial)
-    rows += describe_pixels(robust.weights, "weight", training="adversarial", solver="exact")
-    rows += describe_classifier(
-        robust, run, training="adversarial", solver="exact", eps=eps, decay=decay, pixels=len(order)
-    )
-    run.progress(len(counts) + 1, len(counts) + 1)
+    for done, (training, clipped) in enumerate((("adversarial", True), (ADVERSARIAL_UNCLIPPED, False))):
+        problem = load_problem(run, eps=eps, decay=decay, clipped=clipped)
+        robust = solve(problem)
+        rows += describe_pixels(robust.weights, "weight", training=training, solver="exact")
+        rows += describe_classifier(robust, run, problem, training=training, solver="exact", eps=eps, pixels=len(order))
+        run.progress(len(counts) + 1 + done, len(counts) + 2)
     return rows

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from robustfeatures.attacks.representation_pgd import representation_pgd
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.engine.batches import choose_batch_size
+from robustfeatures.engine.batch_size import fit_batch_size
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import make_generator
 
@@ -53,24 +53,27 @@ def measure(
     rows, goals, targets = draw_pairs(data, images_per_class, seed)
     before = {name: np.empty(len(rows), np.int64) for name in victims}
     after = {name: np.empty(len(rows), np.int64) for name in victims}
-    size = choose_batch_size(run.device, data.image_shape)
-    for first in range(0, len(rows), size):
-        part = slice(first, first + size)
-        images = torch.from_numpy(data.float_images(rows[part])).to(run.device)
-        adversarial = representation_pgd(
-            extractor,
-            images,
-            torch.from_numpy(data.float_images(targets[part])).to(run.device),
-            norm=norm,
-            eps=eps,
-            step_size=step_size,
-            steps=steps,
-        )
-        with torch.no_grad():
-            for name, victim in networks.items():
-                before[name][part] = victim(images).argmax(dim=1).cpu().numpy()
-                after[name][part] = victim(adversarial).argmax(dim=1).cpu().numpy()
-        run.progress(min(first + size, len(rows)), len(rows))
+
+    def attack(size: int) -> None:
+        for first in range(0, len(rows), size):
+            part = slice(first, first + size)
+            images = torch.from_numpy(data.float_images(rows[part])).to(run.device)
+            adversarial = representation_pgd(
+                extractor,
+                images,
+                torch.from_numpy(data.float_images(targets[part])).to(run.device),
+                norm=norm,
+                eps=eps,
+                step_size=step_size,
+                steps=steps,
+            )
+            with torch.no_grad():
+                for name, victim in networks.items():
+                    before[name][part] = victim(images).argmax(dim=1).cpu().numpy()
+                    after[name][part] = victim(adversarial).argmax(dim=1).cpu().numpy()
+            run.progress(min(first + size, len(rows)), len(rows))
+
+    fit_batch_size(extractor, run.device, data.image_shape).fit(attack)
     sources = data.labels[rows]
     return [
         {"victim": name, **pair}

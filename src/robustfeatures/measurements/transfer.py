@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
-from robustfeatures.engine.batches import choose_batch_size, load_batches
+from robustfeatures.engine.batch_size import fit_batch_size
+from robustfeatures.engine.batches import load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
 
 if TYPE_CHECKING:
@@ -87,22 +89,24 @@ def measure(
     images = load_batches(data, run.device)
     labels = torch.from_numpy(data.labels).to(run.device)
     networks = {role: FrozenNetwork(run.network(role), precision=precision) for role in ("source", *targets.values())}
-    order, size = torch.arange(len(data)), choose_batch_size(run.device, data.image_shape)
     predictions = {key: {role: torch.empty_like(labels) for role in networks} for key in ("clean", *ATTACKS)}
-    done = 0
-    for rows, batch in images.batches(order, size):
-        inputs = {"clean": batch}
-        for kind, targeted in ATTACKS.items():
-            goal = (labels[rows] + 1) % data.num_classes if targeted else labels[rows]
-            inputs[kind] = pgd(
-                networks["source"], batch, goal, norm=norm, eps=eps, step_size=step_size, steps=steps, targeted=targeted
-            )
-        with torch.no_grad():
-            for key, batch_inputs in inputs.items():
-                for role, network in networks.items():
-                    predictions[key][role][rows] = network(batch_inputs).argmax(dim=1)
-        done += len(rows)
-        run.progress(done, len(data))
+    attack = partial(pgd, networks["source"], norm=norm, eps=eps, step_size=step_size, steps=steps)
+
+    def predict(size: int) -> None:
+        done = 0
+        for rows, batch in images.batches(torch.arange(len(data)), size):
+            inputs = {"clean": batch}
+            for kind, targeted in ATTACKS.items():
+                goal = (labels[rows] + 1) % data.num_classes if targeted else labels[rows]
+                inputs[kind] = attack(batch, goal, targeted=targeted)
+            with torch.no_grad():
+                for key, batch_inputs in inputs.items():
+                    for role, network in networks.items():
+                        predictions[key][role][rows] = network(batch_inputs).argmax(dim=1)
+            done += len(rows)
+            run.progress(done, len(data))
+
+    fit_batch_size(networks["source"], run.device, data.image_shape).fit(predict)
 
     def count(role: str, kind: str, *, targeted: bool) -> dict[str, int]:
         source, target = (Predictions(predictions["clean"][each], predictions[kind][each]) for each in ("source", role))

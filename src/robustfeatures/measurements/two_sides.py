@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks import l2
 from robustfeatures.attacks.gradient_ascent import Objective, gradient_ascent
+from robustfeatures.attacks.norms import load_norm
 from robustfeatures.attacks.objectives import untargeted_cross_entropy
-from robustfeatures.engine.batches import choose_batch_size, load_batches
+from robustfeatures.engine.batch_size import fit_batch_size
+from robustfeatures.engine.batches import load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from robustfeatures.attacks.settings import NormName
     from robustfeatures.engine.run import Run
     from robustfeatures.engine.settings import Precision
 
@@ -36,12 +38,13 @@ def measure(
     run: Run,
     *,
     sides: Sequence[Sequence[str]],
+    norm: NormName,
     eps: Sequence[float],
     steps: int,
     relative_step_size: float,
     precision: Precision,
 ) -> Sequence[Mapping[str, str | int | float]]:
-    """Return one row per read-out, attack and L2 radius on the test split: read_out, attack, eps, correct, total.
+    """Return one row per read-out, attack and radius on the test split: read_out, attack, eps, correct, total.
 
     `sides` are two lists of class names of the input "data". An image that is wrong at a smaller radius counts as wrong
     at larger radii. The attack "either" counts images that are robust against both attacks. Radius 0 is clean. With two
@@ -61,27 +64,37 @@ def measure(
     robust = {key: torch.ones(len(data), dtype=torch.bool, device=run.device) for key in keys}
     result: list[Mapping[str, str | int | float]] = []
     radii = sorted(eps)
-    size = choose_batch_size(run.device, data.image_shape)
+    batch_size = fit_batch_size(network, run.device, data.image_shape)
     for number, radius in enumerate(radii):
         for loss in dict.fromkeys(loss for loss, _ in keys):
             robust_by_read_out = {read_out: flags for (attacked, read_out), flags in robust.items() if attacked == loss}
             remaining = torch.stack(list(robust_by_read_out.values())).any(dim=0).nonzero().squeeze(1).cpu()
-            for rows, batch in images.batches(remaining, size):
-                inputs = batch
-                if radius > 0:
-                    inputs = gradient_ascent(
-                        build_objective(loss, network, labels[rows], side),
-                        batch,
-                        norm=l2,
-                        step_size=relative_step_size * radius,
-                        steps=steps,
-                        origin=batch,
-                        eps=radius,
-                    )
-                with torch.no_grad():
-                    logits = network(inputs)
-                for read_out, flags in robust_by_read_out.items():
-                    flags[rows] &= margins(logits, labels[rows], side, read_out) > 0
+
+            def attack(
+                size: int,
+                loss: str = loss,
+                radius: float = radius,
+                remaining: Tensor = remaining,
+                robust_by_read_out: Mapping[str, Tensor] = robust_by_read_out,
+            ) -> None:
+                for rows, batch in images.batches(remaining, size):
+                    inputs = batch
+                    if radius > 0:
+                        inputs = gradient_ascent(
+                            build_objective(loss, network, labels[rows], side),
+                            batch,
+                            norm=load_norm(norm),
+                            step_size=relative_step_size * radius,
+                            steps=steps,
+                            origin=batch,
+                            eps=radius,
+                        )
+                    with torch.no_grad():
+                        logits = network(inputs)
+                    for read_out, flags in robust_by_read_out.items():
+                        flags[rows] &= margins(logits, labels[rows], side, read_out) > 0
+
+            batch_size.fit(attack)
         for read_out in read_outs:
             result += _count_correct(robust, read_out, radius)
         run.progress(number + 1, len(radii))
@@ -125,7 +138,7 @@ def margins(logits: Tensor, labels: Tensor, side: Tensor, read_out: str) -> Tens
     """
     if read_out == SUMMED:
         return (logits @ side) * side[labels]
-    first, second = (logits[:, side == sign].amax(dim=1) for sign in (1, -1))
+    first, second = (torch.where(side == sign, logits, -torch.inf).amax(dim=1) for sign in (1, -1))
     return (first - second) * side[labels]
 
 

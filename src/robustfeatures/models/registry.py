@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from robustfeatures.engine.registry import Entry, find_entry, index_by_name
 from robustfeatures.errors import UserError
+from robustfeatures.models.own_files import find_file, parse_own
 
 if TYPE_CHECKING:
     from robustfeatures.models.network import Network
@@ -110,6 +112,15 @@ NETWORKS = index_by_name(
         name="resnet50", factory="robustfeatures.models.resnet:resnet50", operations=2.60e9, side=32, width=64
     ),
     NetworkEntry(
+        name="resnet9",
+        factory="robustfeatures.models.resnet9:resnet9",
+        operations=7.59e8,
+        side=32,
+        width=64,
+        # Three poolings by 2.
+        smallest_side=8,
+    ),
+    NetworkEntry(
         name="resnet50-imagenet",
         factory="robustfeatures.models.imagenet:resnet50_imagenet",
         operations=8.17e9,
@@ -152,19 +163,43 @@ NETWORKS = index_by_name(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class OwnEntry(NetworkEntry):
+    """A network that the user or the library timm brings, so that its operations are not known: those of ResNet-18."""
+
+    operations: float = 1.11e9
+    side: int = 32
+    width: int | None = None
+    has_width: bool = False
+
+    def check_width(self, width: int | None, where: str = "architecture") -> None:
+        """Check the width of an architecture, which only the user's own function may take."""
+        if not self.has_width:
+            super().check_width(width, where)
+
+
 def find_network(name: str, field: str = "architecture.name") -> NetworkEntry:
     """The entry of the network with this name; `field` is the field of the study that names it.
 
+    The name is that of a registered network, `<file>.py:<function>`, or `timm:<name>`.
+
     Raises:
-        UserError: no network has this name.
+        UserError: no network has this name, or timm is not installed.
     """
+    if parse_own(name) is not None:
+        return OwnEntry(name=name, factory=f"robustfeatures.models.own:create_from_file:{name}", has_width=True)
+    if name.startswith("timm:"):
+        if find_spec("timm") is None:
+            raise UserError(f"{field}: {name!r} needs the library timm: pip install 'robustfeatures[timm]'")
+        return OwnEntry(name=name, factory=f"robustfeatures.models.timm_networks:create_timm:{name[5:]}")
     return find_entry(NETWORKS, name, field)
 
 
-def find_factory(name: str) -> str:
-    """The factory of the network, as `module:function`.
+def find_code(name: str) -> set[str]:
+    """The code that makes the network: its factory as `module:function`, and the path of the user's own file.
 
     Raises:
         UserError: no network has this name.
     """
-    return find_network(name).factory
+    own = parse_own(name)
+    return {find_network(name).factory} | (set() if own is None else {str(find_file(own.file))})

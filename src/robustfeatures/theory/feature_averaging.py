@@ -1,8 +1,8 @@
 """Networks trained on clusters with orthogonal centres: averaged and decoupled features (feature-averaging-2025).
 
-Data: k clusters with orthogonal centres of norm sqrt(d), x = mu_j + xi, xi ~ N(0, I_d). The first half of the clusters
-is the positive class, J_+. A rotation of the axes does not change the distribution of data and initialisation, so here
-mu_j = sqrt(d) e_j.
+Data: k clusters with orthogonal centres of norm sqrt(d), x = mu_j + xi, xi ~ N(0, I_d). The first clusters are the
+positive class, J_+, the others the negative class, J_-. A rotation of the axes does not change the distribution of data
+and initialisation, so here mu_j = sqrt(d) e_j.
 
 Network of two classes, second layer fixed, logistic loss:
 
@@ -10,7 +10,10 @@ Network of two classes, second layer fixed, logistic loss:
 
 Theorem (Feature Averaging): trained by gradient descent from a small initialisation, w_(s,r) is its initial value plus
 the sum of lambda_(s,r,j) mu_j plus noise terms. For all clusters j of the side s lambda_(s,r,j) is at least Omega(1)
-and of the same order; for clusters of the other side it is at most o(1). The accuracy is 1 - o(1).
+and of the same order; for clusters of the other side it is at most o(1). The accuracy is 1 - o(1). The sides may
+be unequal: |J_+| / |J_-| lies between 1/c and c. What a neuron learns adds lambda |mu_j|^2 = lambda d to its response
+to mu_j. The loss is small once responses are of the order of 1, so lambda itself is of the order of 1/d. Here the
+theorem's orders are those of lambda d.
 Theorem (Feature Decoupling): if the network is trained with cross-entropy on the k clusters as classes, f_j has
 lambda_(j,j) = Omega(1) and lambda_(j,i) = o(1) for i != j.
 
@@ -40,7 +43,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from robustfeatures.engine.randomness import derive_seed
-from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
+from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES, count_positive
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -48,11 +51,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """A network to train: k clusters, m neurons a class; classes are the sides (2-class) or the clusters (k-class)."""
+    """A network to train: k clusters, m neurons a class; classes are the sides (2-class) or the clusters (k-class).
+
+    positive: the number of clusters in J_+.
+    """
 
     kind: str
     clusters: int
     neurons: int
+    positive: int
 
     def output_weights(self, like: Tensor) -> Tensor:
         """V (neurons, outputs): the mean over the neurons of each class; with two classes the difference, and 0."""
@@ -66,7 +73,13 @@ class Task:
 
     def labels(self, clusters: Tensor) -> Tensor:
         """The class of points of these clusters (n,)."""
-        return sides(clusters, self.clusters) if self.kind == TWO_CLASSES else clusters
+        return sides(clusters, self.positive) if self.kind == TWO_CLASSES else clusters
+
+    def own_centres(self) -> Tensor:
+        """Bool (N, k): whether a centre belongs to the class of a neuron."""
+        classes = 2 if self.kind == TWO_CLASSES else self.clusters
+        of_neurons = torch.arange(classes).repeat_interleave(self.neurons)
+        return of_neurons[:, None] == self.labels(torch.arange(self.clusters))
 
 
 @dataclass(frozen=True)
@@ -94,9 +107,9 @@ def cluster_indices(count: int, clusters: int) -> Tensor:
     return torch.arange(count) % clusters
 
 
-def sides(clusters: Tensor, count: int) -> Tensor:
-    """0 for J_+, the first half of `count` clusters, and 1 for J_-."""
-    return (2 * clusters >= count).long()
+def sides(clusters: Tensor, positive: int) -> Tensor:
+    """0 for the clusters of J_+, the first `positive` ones, and 1 for those of J_-."""
+    return (clusters >= positive).long()
 
 
 def gradient_descent(
@@ -163,12 +176,22 @@ class _TrainingState:
 
 
 def draw_initial_weights(
-    task: Task, dimension: int, deviation: float, generator: torch.Generator, dtype: torch.dtype
+    task: Task,
+    dimension: int,
+    deviation: float,
+    generator: torch.Generator,
+    dtype: torch.dtype,
+    *,
+    bias_deviation: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """W_0 (N, d) and b_0 (N,), all entries N(0, deviation^2); a network of k classes has no biases."""
+    """W_0 (N, d) with entries N(0, deviation^2) and b_0 (N,) with N(0, bias_deviation^2), by default `deviation`.
+
+    A network of k classes has no biases.
+    """
     neurons = len(task.output_weights(torch.empty(0)))
     weights = deviation * torch.randn(neurons, dimension, generator=generator, dtype=dtype)
-    biases = deviation * torch.randn(neurons, generator=generator, dtype=dtype)
+    bias_deviation = deviation if bias_deviation is None else bias_deviation
+    biases = bias_deviation * torch.randn(neurons, generator=generator, dtype=dtype)
     return weights, biases if task.kind == TWO_CLASSES else torch.zeros_like(biases)
 
 
@@ -181,11 +204,15 @@ def train_networks(
     learning_rate: float,
     steps: int,
     seed: int,
+    bias_deviation: float | None = None,
 ) -> list[Network]:
     """Train networks on the same noise, in float32; `seed` decides the noise and the initial weights."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "train", dimension))
     noise = torch.randn(samples, dimension, generator=generator)
-    starts = [draw_initial_weights(task, dimension, deviation, generator, noise.dtype) for task in tasks]
+    starts = [
+        draw_initial_weights(task, dimension, deviation, generator, noise.dtype, bias_deviation=bias_deviation)
+        for task in tasks
+    ]
     return gradient_descent(noise, tasks, starts, learning_rate=learning_rate, steps=steps)
 
 
@@ -208,13 +235,17 @@ def measure(
     steps: int,
     test_samples: int,
     seed: int,
-) -> Sequence[Mapping[str, str | int | float]]:
-    """Rows (network, neuron, centre, cosine, coefficient, accuracy).
+    positive_share: float = 0.5,
+    bias_deviation: float | None = None,
+) -> Sequence[Mapping[str, str | int | float | bool]]:
+    """Rows (network, neuron, centre, own, cosine, coefficient, accuracy).
 
-    For the k-class network "neuron" is a class, and the row holds the mean over its neurons. Accuracy, in [0, 1], is
-    that of the whole network on fresh points.
+    own: whether the centre belongs to the class of the neuron. coefficient: lambda d. For the k-class network "neuron"
+    is a class, and the row holds the mean over its neurons. Accuracy, in [0, 1], is that of the whole network on fresh
+    points.
     """
-    tasks = [Task(kind, clusters, neurons) for kind in (TWO_CLASSES, K_CLASSES)]
+    positive = count_positive(clusters, positive_share)
+    tasks = [Task(kind, clusters, neurons, positive) for kind in (TWO_CLASSES, K_CLASSES)]
     networks = train_networks(
         tasks,
         dimension=dimension,
@@ -223,20 +254,23 @@ def measure(
         learning_rate=learning_rate,
         steps=steps,
         seed=seed,
+        bias_deviation=bias_deviation,
     )
     generator = torch.Generator().manual_seed(derive_seed(seed, "test", dimension))
     noise = torch.randn(test_samples, dimension, generator=generator)
-    rows: list[Mapping[str, str | int | float]] = []
+    rows: list[Mapping[str, str | int | float | bool]] = []
     for task, network in zip(tasks, networks, strict=True):
         neurons_per_row = 1 if task.kind == TWO_CLASSES else neurons
         cosines = network.cosines().reshape(-1, neurons_per_row, clusters).mean(dim=1)
-        coefficients = network.coefficients.reshape(-1, neurons_per_row, clusters).mean(dim=1)
+        coefficients = dimension * network.coefficients.reshape(-1, neurons_per_row, clusters).mean(dim=1)
+        own = task.own_centres()[::neurons_per_row]
         clean_accuracy = accuracy(network, noise, task)
         rows += [
             {
                 "network": task.kind,
                 "neuron": neuron,
                 "centre": centre,
+                "own": bool(own[neuron, centre]),
                 "cosine": float(cosines[neuron, centre]),
                 "coefficient": float(coefficients[neuron, centre]),
                 "accuracy": clean_accuracy,

@@ -12,6 +12,7 @@ around their means.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -57,11 +58,16 @@ def keep_patches(points: Tensor, kept: Tensor) -> Tensor:
     return points * kept[..., None]
 
 
-def replace_features(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
-    """The perturbation (n, P, d) of Theorem 4.3: beta_p (v_target - v_y) on J_NR, and 0 on J_R."""
+def rotate_features(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
+    """The perturbation (n, P, d) of Theorem 4.3 as far as the ball allows: beta_p (v_target - v_y) on J_NR, 0 on J_R.
+
+    It replaces the non-robust features if eps >= sqrt(2) beta_p. If eps is smaller, it moves them by eps in the same
+    direction, and v_target outweighs v_y if eps > beta_p / sqrt(2).
+    """
     _, non_robust = features(constants, data.points)
     change = non_robust[targets] - non_robust[data.labels]
-    return torch.where(data.robust, 0.0, data.coefficients)[..., None] * change[:, None]
+    lengths = data.coefficients.clamp(max=constants.radius / math.sqrt(2))
+    return torch.where(data.robust, 0.0, lengths)[..., None] * change[:, None]
 
 
 def plant_features(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
@@ -70,6 +76,16 @@ def plant_features(data: Patches, constants: PatchConstants, targets: Tensor) ->
     return constants.radius * torch.where(data.robust, 0.0, 1.0)[..., None] * robust[targets][:, None]
 
 
-def draw_other_classes(labels: Tensor, classes: int, generator: torch.Generator) -> Tensor:
-    """Draw for each label another class, uniformly."""
-    return (labels + torch.randint(1, classes, labels.shape, generator=generator)) % classes
+def plant_and_lower_features(data: Patches, constants: PatchConstants, targets: Tensor) -> Tensor:
+    """The perturbation of `plant_features` that also lowers the own robust feature, by eps u_y, on each patch of J_R.
+
+    It lowers to 0 what is smaller than eps.
+    """
+    robust, _ = features(constants, data.points)
+    lengths = torch.where(data.robust, data.coefficients.clamp(max=constants.radius), 0.0)
+    return plant_features(data, constants, targets) - lengths[..., None] * robust[data.labels][:, None]
+
+
+def list_other_classes(labels: Tensor, classes: int) -> Tensor:
+    """Every other class of each label (n,), as (classes - 1, n)."""
+    return (labels + torch.arange(1, classes, device=labels.device)[:, None]) % classes

@@ -104,6 +104,13 @@ class PatchBall:
         """Project each patch onto the ball of radius `eps` around the patch of `origin`."""
         return origin + clip(points - origin, eps)
 
+    def random_start(self, points: Tensor, eps: float, generator: torch.Generator) -> Tensor:
+        """Draw a perturbation (n, P, d), in each patch uniformly from the ball."""
+        direction = torch.randn(points.shape, generator=generator).to(points)
+        # A uniform point of a d-ball has a radius distributed as U^(1/d).
+        radius = torch.rand((*points.shape[:2], 1), generator=generator).to(points) ** (1 / points.shape[2])
+        return eps * radius * direction / _patch_norms(direction)
+
 
 def one_step(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants) -> Tensor:
     """The adversarial examples (n, P, d) of Section 2.5: one clipped step of gradient ascent."""
@@ -112,22 +119,30 @@ def one_step(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchCo
 
 
 def pgd(
-    weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants, *, steps: int, relative_step_size: float
+    weights: Tensor,
+    points: Tensor,
+    labels: Tensor,
+    constants: PatchConstants,
+    *,
+    start: Tensor,
+    steps: int,
+    relative_step_size: float,
 ) -> Tensor:
-    """Adversarial examples (n, P, d) by projected gradient descent on the margin F_y - max F_j.
+    """Adversarial examples (n, P, d) by projected gradient descent on the margin F_y - max F_j, from `start` (n, P, d).
 
-    Each step moves every patch by `relative_step_size` of the radius along its own normalised gradient.
+    Each step moves every patch by `relative_step_size` of the radius along its own normalised gradient. A filter has
+    no slope where its product with a patch is not positive. So a start at the point itself never plants a feature that
+    the patch does not hold, unless noise points to it; a random start gives half of these products a slope.
     """
     relu = activation(constants)
 
     def minus_margin(moved: Tensor) -> Tensor:
         outputs = logits(weights, moved, relu)
-        own = outputs.gather(1, labels[:, None]).sum()
-        return outputs.scatter(1, labels[:, None], -torch.inf).amax(dim=1).sum() - own
+        return (_largest_other(outputs, labels) - _own(outputs, labels)).sum()
 
     return gradient_ascent(
         minus_margin,
-        points,
+        start,
         norm=PatchBall(),
         step_size=relative_step_size * constants.radius,
         steps=steps,
@@ -137,9 +152,29 @@ def pgd(
     )
 
 
-def accuracy(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedReLU) -> float:
-    """The share of points whose own class has strictly the largest output; a tie is an error."""
+def is_right(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedReLU) -> Tensor:
+    """Whether the own class of each point has strictly the largest output, bool (n,); a tie is an error."""
     outputs = logits(weights, points, relu)
-    own = outputs.gather(1, labels[:, None]).squeeze(1)
-    others = outputs.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
-    return float((own > others).float().mean())
+    return _own(outputs, labels) > _largest_other(outputs, labels)
+
+
+def is_certified(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants) -> Tensor:
+    """Whether no perturbation in the ball can change the class of a point, bool (n,), by a bound.
+
+    The products of a patch with a filter w change by at most eps |w|, and the activation is monotonic. So the own
+    output is at least that at <w, X(p)> - eps |w|, and every other output at most that at <w, X(p)> + eps |w|. The
+    bound is sufficient, not necessary: one perturbation need not attain it in all filters.
+    """
+    relu = activation(constants)
+    products = _preactivations(weights, points)
+    most = constants.radius * weights.norm(dim=2)
+    least, largest = (relu(products + sign * most).sum(dim=(1, 3)) for sign in (-1, 1))
+    return _own(least, labels) > _largest_other(largest, labels)
+
+
+def _own(outputs: Tensor, labels: Tensor) -> Tensor:
+    return outputs.gather(1, labels[:, None]).squeeze(1)
+
+
+def _largest_other(outputs: Tensor, labels: Tensor) -> Tensor:
+    return outputs.scatter(1, labels[:, None], -torch.inf).amax(dim=1)

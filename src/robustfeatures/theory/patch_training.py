@@ -6,9 +6,10 @@ Theorem 4.4: adversarial training learns the robust features, and its robust acc
 like standard training. In phase II the non-robust features are large enough for the attack to remove them: they stop
 growing, and the robust features grow.
 
-In the ball of Theorem 4.3 the robust accuracy of Theorem 4.4 cannot hold for every attack: see `patch_minima`.
-Therefore robust accuracy is measured under four attacks: the single step of training, the replacement of Theorem 4.3,
-projected gradient descent, and planting the robust feature of another class.
+Theorem 4.3 holds for the training points too, and Theorem 4.4 for them under all perturbations in the ball.
+
+Whether the ball of Theorem 4.3 leaves room for the robust accuracy of Theorem 4.4 depends on the constants: see
+`patch_minima`. `patch_evaluation` has the attacks.
 """
 
 from __future__ import annotations
@@ -21,16 +22,9 @@ import torch
 from torch import Tensor
 
 from robustfeatures.engine.randomness import derive_seed
-from robustfeatures.theory.patch_data import (
-    Patches,
-    draw,
-    draw_other_classes,
-    features,
-    keep_patches,
-    plant_features,
-    replace_features,
-)
-from robustfeatures.theory.patch_network import accuracy, activation, loss_and_gradient, one_step, pgd
+from robustfeatures.theory.patch_data import Patches, draw, features
+from robustfeatures.theory.patch_evaluation import Evaluation
+from robustfeatures.theory.patch_network import activation, loss_and_gradient, one_step
 from robustfeatures.theory.settings import PatchConstants
 
 if TYPE_CHECKING:
@@ -69,46 +63,6 @@ def correlations(weights: Tensor, constants: PatchConstants) -> tuple[float, flo
     return robust, non_robust
 
 
-class Evaluation:
-    """Measures filters on the test points of one setting; targets are the same at every step."""
-
-    def __init__(
-        self, constants: PatchConstants, count: int, seed: int, *, steps: int, relative_step_size: float
-    ) -> None:
-        self.constants = constants
-        self.relu = activation(constants)
-        self.steps, self.relative_step_size = steps, relative_step_size
-        generator = torch.Generator().manual_seed(derive_seed(seed, "test"))
-        self.data = draw(constants, count, generator)
-        targets = draw_other_classes(self.data.labels, constants.classes, generator)
-        self.fixed = {
-            "clean": self.data.points,
-            "replaced": self.data.points + replace_features(self.data, constants, targets),
-            "planted": self.data.points + plant_features(self.data, constants, targets),
-            "robust_features_alone": keep_patches(self.data.points, self.data.robust),
-            "non_robust_features_alone": keep_patches(self.data.points, ~self.data.robust),
-        }
-
-    def __call__(self, weights: Tensor) -> dict[str, float]:
-        """Accuracies in [0, 1] by name, and the two correlations."""
-        points, labels = self.data.points, self.data.labels
-        moved = {
-            **self.fixed,
-            "one_step": one_step(weights, points, labels, self.constants),
-            "pgd": pgd(
-                *(weights, points, labels, self.constants),
-                steps=self.steps,
-                relative_step_size=self.relative_step_size,
-            ),
-        }
-        robust, non_robust = correlations(weights, self.constants)
-        return {
-            "robust_correlation": robust,
-            "non_robust_correlation": non_robust,
-            **{name: accuracy(weights, at, labels, self.relu) for name, at in moved.items()},
-        }
-
-
 def measure(
     run: Run,
     *,
@@ -119,18 +73,46 @@ def measure(
     test_samples: int,
     pgd_steps: int,
     pgd_relative_step_size: float,
+    pgd_random_starts: int,
 ) -> Sequence[Mapping[str, str | int | float]]:
-    """Rows (training, step, loss, correlations, accuracies in [0, 1]), at step 0 and each `every` steps."""
+    """Rows (training, step, loss, correlations, accuracies in [0, 1]), at step 0 and each `every` steps.
+
+    The accuracies are those on fresh points. `trained_clean` and `trained_robust` are those on the training points, and
+    NaN before the last of these steps.
+    """
     setting = PatchConstants(**constants)
     data = draw(setting, setting.samples, torch.Generator().manual_seed(derive_seed(seed, "train")))
-    evaluation = Evaluation(setting, test_samples, seed, steps=pgd_steps, relative_step_size=pgd_relative_step_size)
+    fresh = draw(setting, test_samples, torch.Generator().manual_seed(derive_seed(seed, "test")))
+    on_fresh, on_trained = (
+        Evaluation(
+            setting,
+            points,
+            seed,
+            steps=pgd_steps,
+            relative_step_size=pgd_relative_step_size,
+            random_starts=pgd_random_starts,
+        )
+        for points in (fresh, data)
+    )
     rows: list[Mapping[str, str | int | float]] = []
     for number, training in enumerate(TRAININGS):
         weights = draw_initial_weights(setting, torch.Generator().manual_seed(derive_seed(seed, "weights")))
         for step in range(steps + 1):
             loss, after = train_step(weights, data, setting, adversarial=training == "adversarial")
             if step % every == 0:
-                rows.append({"training": training, "step": step, "loss": float(loss), **evaluation(weights)})
+                robust, non_robust = correlations(weights, setting)
+                trained = on_trained(weights) if step + every > steps else {}
+                rows.append(
+                    {
+                        "training": training,
+                        "step": step,
+                        "loss": float(loss),
+                        "robust_correlation": robust,
+                        "non_robust_correlation": non_robust,
+                        **on_fresh(weights),
+                        **{f"trained_{name}": trained.get(name, math.nan) for name in ("clean", "robust")},
+                    }
+                )
                 run.progress(number * steps + step, len(TRAININGS) * steps)
             weights = after
     return rows

@@ -33,7 +33,7 @@ def measure(
     seed: int,
 ) -> Sequence[Mapping[str, str | int | float]]:
     """Rows (clusters, dimension, network, accuracy in [0, 1], relative_cliff, ideal): cliffs over sqrt(d)."""
-    tasks = [Task(kind, count, neurons) for count in clusters for kind in (TWO_CLASSES, K_CLASSES)]
+    tasks = [Task(kind, count, neurons, count // 2) for count in clusters for kind in (TWO_CLASSES, K_CLASSES)]
     networks = train_networks(
         tasks,
         dimension=dimension,

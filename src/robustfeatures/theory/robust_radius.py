@@ -17,8 +17,14 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from robustfeatures.engine.randomness import derive_seed
-from robustfeatures.theory.feature_averaging import Network, Task, cluster_indices, sides, train_networks
-from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES
+from robustfeatures.theory.feature_averaging import (
+    Network,
+    Task,
+    cluster_indices,
+    sides,
+    train_networks,
+)
+from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, count_positive
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -65,13 +71,13 @@ def make_readout(network: Network, noise: Tensor, clusters: Tensor, labels: Tens
 def summed_output_weights(task: Task, like: Tensor) -> Tensor:
     """Output weights (N, 2) that sum the logits of the clusters of each side."""
     by_class = task.output_weights(like)
-    return by_class @ one_hot(sides(torch.arange(task.clusters), task.clusters), 2).to(by_class.dtype)
+    return by_class @ one_hot(sides(torch.arange(task.clusters), task.positive), 2).to(by_class.dtype)
 
 
-def robust_network(clusters: int, dimension: int) -> Network:
+def robust_network(clusters: int, positive: int, dimension: int) -> Network:
     """f_robust / d, with the same signs as f_robust: one neuron mu_j / d for each cluster, with the bias -1/2."""
     weights = torch.eye(clusters, dimension) / math.sqrt(dimension)
-    output_weights = one_hot(sides(torch.arange(clusters), clusters), 2).float()
+    output_weights = one_hot(sides(torch.arange(clusters), positive), 2).float()
     return Network(weights, torch.full((clusters,), -0.5), output_weights, torch.eye(clusters) / dimension)
 
 
@@ -166,13 +172,17 @@ def _norms(combination: Tensor, gram: Tensor) -> Tensor:
     return (combination * (combination @ gram)).sum(dim=1, keepdim=True).clamp(min=MIN_SQUARED_NORM).sqrt()
 
 
+def draw_test_points(task: Task, dimension: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The noise (n, d) and the clusters (n,) of `count` fresh points."""
+    generator = torch.Generator().manual_seed(derive_seed(seed, "test", dimension))
+    return torch.randn(count, dimension, generator=generator), cluster_indices(count, task.clusters)
+
+
 def make_readouts(two: Network, many: Network, task: Task, dimension: int, count: int, seed: int) -> dict[str, Readout]:
     """The readouts of the trained networks and of f_robust at `count` fresh points."""
-    generator = torch.Generator().manual_seed(derive_seed(seed, "test", dimension))
-    noise = torch.randn(count, dimension, generator=generator)
-    clusters = cluster_indices(count, task.clusters)
-    side = sides(clusters, task.clusters)
-    robust = robust_network(task.clusters, dimension)
+    noise, clusters = draw_test_points(task, dimension, count, seed)
+    side = sides(clusters, task.positive)
+    robust = robust_network(task.clusters, task.positive, dimension)
     return {
         TWO_CLASSES: make_readout(two, noise, clusters, side, two.output_weights),
         OWN_CLASSES: make_readout(many, noise, clusters, clusters, many.output_weights),
@@ -196,14 +206,16 @@ def measure(
     pgd_steps: int,
     pgd_relative_step_size: float,
     seed: int,
+    positive_share: float = 0.5,
 ) -> Sequence[Mapping[str, str | int | float]]:
     """Rows (network, attack, radius over sqrt(d), accuracy in [0, 1]).
 
     An attack also counts as successful where it succeeded at a smaller radius.
     """
-    task = Task(K_CLASSES, clusters, neurons)
+    positive = count_positive(clusters, positive_share)
+    task = Task(K_CLASSES, clusters, neurons, positive)
     two, many = train_networks(
-        [Task(TWO_CLASSES, clusters, neurons), task],
+        [Task(TWO_CLASSES, clusters, neurons, positive), task],
         dimension=dimension,
         samples=samples,
         deviation=deviation,

@@ -9,7 +9,8 @@ exceed one:
   robust ones (second part), hence many more patches are non-robust than robust;
 - all 2k features are orthogonal in R^d, noise is small, the width is of the order of log k (B.3);
 - the radius is small against the distance of two points of different classes (Section 2.5), yet large enough for the
-  perturbation of Theorem 4.3, which replaces one class's non-robust features by another's;
+  perturbation of Theorem 4.3: eps > beta / sqrt(2) makes another class's non-robust feature the larger one, and
+  eps = sqrt(2) beta replaces the feature wholly;
 - the rate of the gradient ascent is much larger than that of the gradient descent (B.3).
 
 B.3 also says that the number of patches is constant. So the second part of Assumption 2.3 limits the strength of
@@ -31,31 +32,38 @@ Positive = Annotated[float, Gt(0)]
 
 @dataclass(frozen=True, kw_only=True)
 class PatchConstants(Strict):
-    """One setting of the synthetic experiments.
-
-    classes: k. dimension: d, of one patch. patches: P. robust_patches: |J_R|; the others are J_NR.
-    alpha, beta: means of the coefficients of robust and non-robust features. A coefficient is uniform between
-    1 - `spread` and 1 + `spread` times its mean. noise: the standard deviation of each coordinate.
-    width: m, the filters of each class. exponent, threshold: q and rho of the smoothed ReLU.
-    samples: n. learning_rate: eta of gradient descent. ascent_rate: that of the one step of gradient ascent.
-    radius: eps, the largest L2 norm of the perturbation of one patch.
-    """
+    """One setting of the synthetic experiments; each constant with the paper's symbol."""
 
     classes: Annotated[int, Ge(2)]
+    """The number of classes, k."""
     dimension: Annotated[int, Ge(4)]
+    """The dimension of one patch, d."""
     patches: Annotated[int, Ge(2)]
+    """The number of patches of one point, P."""
     robust_patches: Annotated[int, Ge(1)]
+    """The number of patches with a robust feature, |J_R|; the others, J_NR, have a non-robust one."""
     alpha: Positive
+    """The mean of the coefficients of robust features."""
     beta: Positive
+    """The mean of the coefficients of non-robust features."""
     spread: Annotated[float, Ge(0), Lt(1)]
+    """A coefficient is uniform between 1 - `spread` and 1 + `spread` times its mean."""
     noise: Annotated[float, Ge(0)]
+    """The standard deviation of the noise in each coordinate."""
     width: Annotated[int, Ge(1)]
+    """The filters of each class, m."""
     exponent: Annotated[int, Ge(2)]
+    """The exponent of the smoothed ReLU, q."""
     threshold: Positive
+    """The point at which the smoothed ReLU becomes linear, rho."""
     samples: Annotated[int, Ge(1)]
+    """The number of training points, n."""
     learning_rate: Positive
+    """The learning rate of gradient descent, eta."""
     ascent_rate: Positive
+    """The rate of the one step of gradient ascent."""
     radius: Positive
+    """The largest L2 norm of the perturbation of one patch, eps."""
 
     def ratios(self) -> dict[str, float]:
         """The ratios of Assumptions 2.3 and B.3, larger side over smaller side, for the least favourable draw."""
@@ -72,6 +80,6 @@ class PatchConstants(Strict):
             "noise is small": beta * weak / (2 * self.noise) if self.noise else math.inf,
             "the width grows with log k": self.width / math.log(self.classes),
             "the radius is small": alpha * weak / self.radius,
-            "the radius lets non-robust features be replaced": self.radius / (math.sqrt(2) * beta * strong),
+            "the radius lets non-robust features be outweighed": math.sqrt(2) * self.radius / (beta * strong),
             "ascent is faster than descent": self.ascent_rate / self.learning_rate,
         }

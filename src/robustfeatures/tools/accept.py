@@ -136,18 +136,18 @@ def _make_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]
     inputs = {
         role: find_input(store, recipe.inputs[role].stage.name, found) for role, found in candidate.inputs.items()
     }
-    with store.lease(SCRATCH) as scratch:
+    with store.lease(SCRATCH) as lease:
         # A killed process may have left its work here.
-        discard(scratch)
-        again = Store(scratch)
+        discard(lease.scratch)
+        again = Store(lease.scratch)
         environment = Environment(again, raw, str(built["device"]).partition(":")[0], int(built["threads"]))
         try:
-            with again.lease(candidate.key):
-                compute(recipe.name, recipe.record(), inputs, candidate.key, Share(1, 1), environment)
+            with again.lease(candidate.key) as inner:
+                compute(recipe.name, recipe.record(), inputs, candidate.key, Share(1, 1), environment, inner)
             manifest = again.manifest(candidate.key)
             assert manifest is not None
         finally:
-            discard(scratch)
+            discard(lease.scratch)
     payload = recipe.stage.payload
     now, before = _contents(manifest, payload), _contents(candidate.kept, payload)
     for name in sorted(now.keys() | before.keys()):

@@ -20,13 +20,16 @@ from numpy.typing import NDArray
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.store.datasets import list_splits, read_dataset
+from robustfeatures.tools.huggingface import encode_png, round_to_bytes, write_huggingface
 from robustfeatures.tools.opening import payload_file
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Format = Literal["folder", "npz", "constructed"]
+Format = Literal["folder", "npz", "constructed", "huggingface"]
 SPLITS = ("train", "validation", "test")
+# The names in the releases of not-bugs-2019, whatever the data set.
+IMAGES_FILE, LABELS_FILE = "CIFAR_ims", "CIFAR_lab"
 # The longest file name, in bytes, on common file systems.
 LONGEST_FILE_NAME = 255
 
@@ -44,9 +47,9 @@ def export(
     folder: `out/<split>/<class>/<source index>.png`, for the source `folder`. float32 is rounded to 8 bits.
     npz: the file `out`, for the source `npz`, with the arrays `images`, `labels`, each column of provenance, and
         `class_names`. With all splits the names of arrays, except `class_names`, begin with `<split>_`.
-    constructed: `<name>_ims` and `<name>_lab` in `out`, or with all splits in `out/<split>`, where `<name>` is that of
-        `out`. Each is a list of tensors, images float32 in [0, 1]. The source `constructed` reads one such folder as
-        one pool.
+    constructed: `CIFAR_ims` and `CIFAR_lab`, the published names, in `out`, or with all splits in `out/<split>`. Each
+        is a list of tensors, images float32 in [0, 1]. The source `constructed` reads one such folder as one pool.
+    huggingface: parquet files and a dataset card, for `datasets.load_dataset(out)`. float32 is rounded to 8 bits.
 
     Raises:
         UserError: there is no such data set or split, it is damaged, `out` exists and is not an empty folder, or a
@@ -71,6 +74,8 @@ def export(
                 notes = _write_npz(fresh, datasets, pool=split is not None)
             case "constructed":
                 notes = _write_constructed(fresh, datasets, out, pool=split is not None)
+            case "huggingface":
+                notes = write_huggingface(fresh, datasets, Path(reference_or_path), store)
     counts = ", ".join(f"{len(dataset)} images of {name}" for name, dataset in datasets.items())
     return [f"{out}: {counts}", *notes]
 
@@ -152,10 +157,8 @@ def _write_split(folder: Path, dataset: ImageDataset) -> float:
     with ThreadPoolExecutor() as pool:
         for rows in dataset.blocks():
             images = dataset.images[rows]
-            if images.dtype != np.uint8:
-                rounded = np.rint(images * np.float32(255)).astype(np.uint8)
-                change = max(change, float(np.abs(images - rounded / 255.0).max()))
-                images = rounded
+            images, rounding = round_to_bytes(images)
+            change = max(change, rounding)
             paths = [folder / dataset.class_names[dataset.labels[row]] / names[row] for row in rows]
             for _ in pool.map(_write_png, paths, images):
                 pass
@@ -172,9 +175,7 @@ def _file_names(dataset: ImageDataset) -> list[str]:
 
 
 def _write_png(path: Path, image: NDArray[np.uint8]) -> None:
-    from PIL import Image
-
-    Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(path)
+    path.write_bytes(encode_png(image))
 
 
 def _write_npz(path: Path, datasets: Mapping[str, ImageDataset], *, pool: bool) -> list[str]:
@@ -209,7 +210,7 @@ def _write_constructed(folder: Path, datasets: Mapping[str, ImageDataset], out: 
     for split, dataset in datasets.items():
         target = folder if pool else folder / split
         target.mkdir(parents=True)
-        _write_tensors(target, out.resolve().name, dataset)
+        _write_tensors(target, dataset)
     places = [str(out if pool else out / split) for split in datasets]
     notes = [
         "this layout keeps no class names and no provenance",
@@ -227,11 +228,11 @@ def _write_constructed(folder: Path, datasets: Mapping[str, ImageDataset], out: 
     return notes
 
 
-def _write_tensors(folder: Path, name: str, dataset: ImageDataset) -> None:
+def _write_tensors(folder: Path, dataset: ImageDataset) -> None:
     import torch
 
     # torch.save needs whole tensors. Tensors over a mapped file need not all be in memory.
-    buffer = folder / f".{name}.buffer"
+    buffer = folder / ".buffer"
     with buffer.open("xb") as file:
         # On a full disk, writing to a mapped file whose bytes are not allocated would kill the process.
         os.posix_fallocate(file.fileno(), 0, int(np.prod(dataset.images.shape)) * np.dtype(np.float32).itemsize)
@@ -239,8 +240,8 @@ def _write_tensors(folder: Path, name: str, dataset: ImageDataset) -> None:
     blocks = list(dataset.blocks())
     for rows in blocks:
         images[rows[0] : rows[-1] + 1] = dataset.float_images(rows)
-    _save_tensors([torch.from_numpy(images[rows[0] : rows[-1] + 1]) for rows in blocks], folder / f"{name}_ims")
-    _save_tensors([torch.from_numpy(dataset.labels[rows]) for rows in blocks], folder / f"{name}_lab")
+    _save_tensors([torch.from_numpy(images[rows[0] : rows[-1] + 1]) for rows in blocks], folder / IMAGES_FILE)
+    _save_tensors([torch.from_numpy(dataset.labels[rows]) for rows in blocks], folder / LABELS_FILE)
     del images
     buffer.unlink()
 

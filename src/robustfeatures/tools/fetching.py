@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -14,11 +15,13 @@ from robustfeatures.data.settings import KeepListed
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError
 from robustfeatures.files import hash_file
+from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.study import read_study
 
 if TYPE_CHECKING:
     from robustfeatures.data.download import Download
     from robustfeatures.data.settings import Data
+    from robustfeatures.models.settings import Pretrained
 
 
 def fetch(study: Path, raw: Path) -> Iterator[str]:
@@ -47,33 +50,47 @@ def fetch(study: Path, raw: Path) -> Iterator[str]:
 def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """The checks to do, each with the file and the field that need it."""
     downloaded: set[Path] = set()
-    for where, given in _sources(study):
+    for file, where, given in _sources(study):
         data = add_default_path(given, raw)
         name = find_loader(data.source).partition(":")[0]
         module = import_module(name)
         if data.path is not None:
             yield (
                 f"{where}: data.path",
-                partial(_check_own_files, data, load_attribute(f"{name}:compute_digest"), study, where),
+                partial(_check_own_files, data, load_attribute(f"{name}:compute_digest"), raw, file, where),
             )
         elif hasattr(module, "downloads"):
-            fresh = [file for file in module.downloads(data, raw) if file.path not in downloaded]
-            downloaded |= {file.path for file in fresh}
-            yield from ((f"{where}: data.source", partial(_download, data.source, file)) for file in fresh)
+            fresh = [each for each in module.downloads(data, raw) if each.path not in downloaded]
+            downloaded |= {each.path for each in fresh}
+            yield from ((f"{where}: data.source", partial(_download, data.source, each)) for each in fresh)
         else:
             nothing = "{}: comes with an installed package, nothing to fetch"
             yield f"{where}: data.source", partial(nothing.format, data.source)
         for operation in data.operations:
             if isinstance(operation, KeepListed):
                 yield f"{where}: data.operations: listed.path", partial(_check_list, operation, where)
+    for name, pretrained in read_study(study).models.items():
+        where = f"{study}: models.{name}"
+        yield f"{where}.weights", partial(_check_weights, pretrained, where)
 
 
-def _sources(study: Path) -> Iterator[tuple[str, Data]]:
-    """Every data set that the study reads, with the path to its field in the study file."""
+def _check_weights(pretrained: Pretrained, where: str) -> str:
+    found = hash_file(Path(pretrained.weights))
+    if pretrained.sha256 is None:
+        return f"weights: {pretrained.weights}: write beside this path in {where}: sha256: {found}"
+    return f"weights: {pretrained.weights}: " + _compare(
+        found, pretrained.sha256, f"{where}.sha256: {pretrained.weights}"
+    )
+
+
+def _sources(study: Path) -> Iterator[tuple[Path, str, Data]]:
+    """The file in which the study names each data set that it reads, the path to its field there, and the data set."""
+    values = read_values(study)
     for name, data in read_study(study).all_data().items():
-        outer = str(study) if name == "data" else f"{study}: {name}"
+        file = values.find_file(f"{name}.path")
+        outer = str(file) if name == "data" else f"{file}: {name}"
         for place, given in enumerate(data.iterate_sources()):
-            yield f"{outer}: data.operations: concatenate" if place else outer, given
+            yield file, f"{outer}: data.operations: concatenate" if place else outer, given
 
 
 def _download(source: str, file: Download) -> str:
@@ -81,16 +98,19 @@ def _download(source: str, file: Download) -> str:
     return f"{source}: {file.path}: {file.path.stat().st_size} bytes, {file.checksum} as published"
 
 
-def _check_own_files(data: Data, compute_digest: Callable[[Data], str], study: Path, where: str) -> str:
+def _check_own_files(data: Data, compute_digest: Callable[[Data], str], raw: Path, file: Path, where: str) -> str:
     try:
         found = compute_digest(data)
+        if data.source == "folder":
+            # Decodes every image, which finds those that are damaged.
+            load_attribute(find_loader(data.source))(replace(data, sha256=found), raw)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
     if data.sha256 is not None:
         return f"{data.source}: {data.path}: " + _compare(found, data.sha256, f"{where}: data.sha256: {data.path}")
     if find_source(data.source).user_folder is not None:
         return f"{data.source}: {data.path}: complete, SHA-256 {found}"
-    return f"{data.source}: {data.path}: write beside this path in {study}: sha256: {found}"
+    return f"{data.source}: {data.path}: write beside this path in {file}: sha256: {found}"
 
 
 def _check_list(operation: KeepListed, where: str) -> str:

@@ -2,39 +2,124 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import ABSENT
 from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.plan.recipe import STAGES
+from robustfeatures.pipeline.store.checkouts import Checkout, list_checkouts
+from robustfeatures.pipeline.store.lease import is_alive
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools.finding import list_references
+from robustfeatures.tools.listing import format_bytes
+
+# A lock whose holder has shown no sign of life for so long is removed. This is much longer than a lease, because the
+# clocks of a file server and of this machine may differ.
+STALE_SECONDS = 3600.0
+# What is younger may belong to a run whose checkout has not planned since.
+GRACE_DAYS = 7
 
 
-def unreachable(plans: list[Plan], artifacts: Artifacts, store: Store) -> list[str]:
-    """The keys of the payloads that no recipe of the plans refers to, be it by an acceptance.
+@dataclass(frozen=True)
+class Unneeded:
+    """The keys of payloads that the kept studies do not need, by who else may need them."""
+
+    free: Sequence[str]
+    young: Sequence[str]
+    of_others: Sequence[tuple[Checkout, Sequence[str]]]
+
+    def keys(self, *, everyone: bool) -> list[str]:
+        """The keys of what to remove. `everyone` includes what others may need."""
+        others = {key for _, keys in self.of_others for key in keys}
+        return sorted({*self.free, *self.young, *others} if everyone else self.free)
+
+    def kept(self) -> Iterator[str]:
+        """A line on each reason to keep payloads."""
+        for checkout, keys in self.of_others:
+            yield f"{len(keys)} payloads that {checkout} needs"
+        if self.young:
+            yield f"{len(self.young)} payloads younger than {GRACE_DAYS} days"
+
+
+def studies_with_results(artifacts: Artifacts, studies: Path) -> list[str]:
+    """The studies in the folder `studies` that have a table, a figure, claims or a page in this checkout, sorted."""
+    results = artifacts.root.parent
+    names = (path.stem for path in studies.glob("*.yaml"))
+    return sorted(name for name in names if any((results / name).glob("*")))
+
+
+def find_unneeded(
+    plans: Sequence[Plan], artifacts: Artifacts, store: Store, *, with_results: Sequence[Plan] = ()
+) -> Unneeded:
+    """The payloads that no recipe of the plans refers to, be it by an acceptance, and that no job is making.
+
+    Of the plans `with_results` what is built is kept; the others must be built.
 
     Raises:
         UserError: a planned artifact is not built yet, so the keys that it will need are unknown.
     """
     kept = set()
+    for plan in with_results:
+        built = (artifacts.reference(name) for name in plan.recipes)
+        kept |= {read_reference(path)["key"] for path in built if path.exists()}
     for plan in plans:
         for name in plan.recipes:
             path = artifacts.reference(name)
             if not path.exists():
                 raise UserError(f"{path}: not built yet; build every study that is to be kept before removing payloads")
             kept.add(read_reference(path)["key"])
-    return [key for key in store.payload_keys() if key not in kept]
+    left = [key for key in store.payload_keys() if key not in kept and not store.is_held(key)]
+    others = [one for one in list_checkouts(store.root) if not one.is_at(artifacts.root)]
+    of_others = [(one, found) for one in others if (found := sorted(set(left) & set(one.keys)))]
+    needed = {key for _, keys in of_others for key in keys}
+    young = [key for key in left if key not in needed and _is_young(store.payload(key) / MANIFEST)]
+    return Unneeded([key for key in left if key not in needed and key not in young], young, of_others)
 
 
-def leftovers(store: Store, *, unfinished: bool) -> list[Path]:
-    """Work that killed jobs left behind of published or removed payloads, and acceptances without any payload.
+def describe_payloads(keys: Sequence[str], artifacts: Artifacts, store: Store) -> tuple[dict[str, str], str]:
+    """For each key what lies there, its size and its folder; and the number and size of all together.
 
-    With `unfinished` also checkpoints and blocks that no running job uses and another run would continue from, and
-    everything that `verify --repair` moved aside.
+    Only payloads of this checkout have a label here; of others the store knows the stage.
+    """
+    names = {}
+    for path in list_references(artifacts):
+        if path.parent.name in STAGES:
+            names[read_reference(path)["key"]] = f"{path.parent.name}/{path.stem}"
+    described, total = {}, 0
+    for key in keys:
+        manifest = store.manifest(key)
+        size = 0 if manifest is None else sum(file["size"] for file in manifest["files"].values())
+        stage = "a damaged payload" if manifest is None else f"a payload of the stage {manifest['identity']['stage']}"
+        described[key] = f"{names.get(key, stage)}, {format_bytes(size)}, {store.payload(key)}"
+        total += size
+    return described, f"{len(keys)} payloads, {format_bytes(total)} in all"
+
+
+def leftovers(store: Store, *, unfinished: bool, everyone: bool = False) -> list[Path]:
+    """Work that killed jobs left behind of published or removed payloads, their locks, and acceptances of no payload.
+
+    With `unfinished` also old checkpoints and blocks that no running job uses and another run would continue from, with
+    `everyone` young ones too, and everything that `verify --repair` moved aside.
     """
     found = store.empty_acceptances()
+    found += sorted(store.root.glob(".removed-*"))
     for folder in sorted(store.root.glob(".partial/*/")):
-        useless = folder.suffix == ".removed" or store.manifest(folder.name) is not None
-        if useless or (unfinished and not store.is_held(folder.name)):
+        useless = store.manifest(folder.name) is not None
+        is_old = everyone or not any(map(_is_young, (folder, *folder.iterdir())))
+        if useless or (unfinished and is_old and not store.is_held(folder.name)):
             found.append(folder)
-    return found + (sorted(store.root.glob(".damaged/*")) if unfinished else [])
+    found += [lock for lock in store.locks() if not is_alive(lock, STALE_SECONDS)]
+    return found + (sorted(store.root.glob(".damaged-*")) if unfinished else [])
+
+
+def _is_young(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < GRACE_DAYS * 24 * 3600
+    except ABSENT:
+        return False

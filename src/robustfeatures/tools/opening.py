@@ -14,6 +14,7 @@ from robustfeatures.pipeline.store.store import Store
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.models.network import Network
+    from robustfeatures.models.settings import Format
 
 DEFAULT_STORE = "store"
 
@@ -38,7 +39,7 @@ def payload_file(path: Path, name: str, store: str | Path | None, *, verified: b
     if not payload.exists():
         raise UserError(f"{path}: its payload {payload} is not there; give store= or run snakemake again")
     if verified:
-        Store(root).verified(reference["key"], [name])
+        Store(root).verified(reference["key"], reference["content"], [name])
     if not (payload / name).exists():
         stage = path.parent.name
         raise UserError(f"{path}: its payload {payload} holds no {name}; an artifact of the stage {stage} has none")
@@ -72,12 +73,15 @@ def load_model(
     width: int | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    format: Format = "auto",
 ) -> Network:
     """A trained network in eval mode, from a reference, a payload folder, a `model.safetensors` or a torch file.
 
-    A torch file (.pt, .pth, .ckpt) of weights trained elsewhere needs `architecture` (a registered name),
-    `num_classes`, `image_shape` (C, H, W) and, if they are not the default ones, `width`, `mean` and `std`; see
-    `robustfeatures.models.foreign.load_foreign`. All other files contain this description.
+    Weights trained elsewhere, in a torch file (.pt, .pth, .ckpt, .bin, .tar) or a safetensors file, need
+    `architecture`, `num_classes`, `image_shape` (C, H, W) and, if they are not the default ones, `width`, `mean`, `std`
+    and `format`; see `robustfeatures.models.foreign.load_foreign`. The architecture is a registered name,
+    `<path>.py:<function>` for a function of your own, or `timm:<name>`. The files of this package say what network they
+    hold; only for one of your own give `architecture`, because loading it runs your file.
 
     Raises:
         UserError: there is no such reference or payload, the file is damaged, or it holds the weights of another
@@ -85,11 +89,17 @@ def load_model(
     """
     path = Path(reference_or_path)
     from robustfeatures.models.foreign import SUFFIXES, load_foreign
+    from robustfeatures.models.own_files import check_own, parse_own
     from robustfeatures.pipeline.store.networks import load_network
 
-    given = (architecture, num_classes, image_shape, width, mean, std)
-    if path.suffix not in SUFFIXES:
-        if any(value is not None for value in given):
+    own = None if architecture is None else parse_own(architecture)
+    if own is not None:
+        check_own(own._replace(file=Path(own.file).name), Path(own.file).parent, "architecture")
+        architecture = f"{Path(own.file).name}:{own.function}"
+    rest = (num_classes, image_shape, width, mean, std)
+    foreign = path.suffix in SUFFIXES or (path.suffix == ".safetensors" and num_classes is not None)
+    if not foreign:
+        if any(value is not None for value in (None if own else architecture, *rest)):
             raise UserError(f"{path}: says itself which network it holds; architecture= is for {', '.join(SUFFIXES)}")
         return load_network(payload_file(path, "model.safetensors", store), device)
     if architecture is None or num_classes is None or image_shape is None:
@@ -102,5 +112,6 @@ def load_model(
         width=width,
         mean=mean,
         std=std,
+        format=format,
     )
     return network.to(device)

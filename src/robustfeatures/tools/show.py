@@ -11,12 +11,20 @@ from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.identity import differences, flatten
 from robustfeatures.pipeline.report.building import attack_names
-from robustfeatures.pipeline.store.references import read_reference
+from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools.accuracies import find_accuracies
+
+# From low to high.
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def show(path: Path, store: Store) -> Iterator[str]:
-    """Lines on one artifact: its stage, settings, inputs, numbers, cost and folder."""
+def show(path: Path, store: Store, *, curves: bool = False) -> Iterator[str]:
+    """Lines on one artifact: its stage, settings, inputs, numbers, cost and folder.
+
+    The numbers of a network are its accuracies in the evaluations that are there. With `curves`, what was measured in
+    training is also drawn, one character for each epoch.
+    """
     if (files := files_of_view(path)) is not None:
         yield f"{path.stem}: stage {path.parent.name}"
         yield from (f"  {name}" for name in files)
@@ -31,7 +39,9 @@ def show(path: Path, store: Store) -> Iterator[str]:
     yield "made from"
     yield from (f"  {role}: {artifact}" for role, artifact in recipe["inputs"].items())
     folder = store.payload(reference["key"])
-    numbers = list(_numbers(folder, recipe))
+    numbers = [*_numbers(folder, recipe), *_model_numbers(path, store)]
+    if curves:
+        numbers += _curves(folder)
     if numbers:
         yield "numbers"
         yield from (f"  {line}" for line in numbers)
@@ -89,6 +99,35 @@ def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
             if row["epoch"] == history[-1]["epoch"]:
                 on = "" if row["network"] == "itself" else f" on {row['network']}"
                 yield f"epoch {row['epoch']}, {row['probe']}{on}: {float(row['value']):.4f}"
+
+
+def _model_numbers(path: Path, store: Store) -> Iterator[str]:
+    """The accuracies of a network in each evaluation."""
+    artifacts, name = Artifacts.of(path)
+    if path.parent.name != "model":
+        return
+    for one in find_accuracies(artifacts, store).get(name, ()):
+        radius = "clean" if one.eps == 0 else f"{one.norm} eps {one.eps:g}"
+        yield f"{one.on}, {radius}: {one.accuracy:.2f} %"
+
+
+def _curves(folder: Path) -> Iterator[str]:
+    """Each curve of a training with probes, drawn between its smallest and its largest value."""
+    if not (folder / "history.csv").exists():
+        return
+    curves: dict[str, list[float]] = {}
+    for row in csv.DictReader((folder / "history.csv").read_text(encoding="utf-8").splitlines()):
+        on = "" if row["network"] == "itself" else f" on {row['network']}"
+        curves.setdefault(f"{row['probe']}{on}", []).append(float(row["value"]))
+    for name, values in curves.items():
+        yield f"{draw_curve(values)} {name}, {min(values):.3f} to {max(values):.3f}"
+
+
+def draw_curve(values: Sequence[float]) -> str:
+    """One block for each value, between the smallest and the largest."""
+    low, width = min(values), max(values) - min(values)
+    top = len(BLOCKS) - 1
+    return "".join(BLOCKS[round(top * (value - low) / width)] if width else BLOCKS[0] for value in values)
 
 
 def _under(attacks: int, names: Sequence[str]) -> str:

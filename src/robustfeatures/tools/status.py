@@ -1,56 +1,175 @@
-"""The state of a study: missing artifacts, running jobs, and the share of a run's time spent computing."""
+"""The state of a study: counts per stage, running jobs, the time left, and what a run spent computing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from robustfeatures.errors import make_printable
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
+from robustfeatures.pipeline.plan.estimates import estimate
 from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 
+if TYPE_CHECKING:
+    from rich.console import Group
 
-def status(plan: Plan, artifacts: Artifacts, store: Store) -> Iterator[str]:
-    """Lines on the missing artifacts of a study, and on the running jobs with their progress and the time left."""
+
+@dataclass(frozen=True)
+class Running:
+    """A job at work, in any study of the store: its share done, from 0 to 1, and the seconds left if known."""
+
+    stage: str
+    label: str
+    share: float
+    seconds_left: float | None
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a study is.
+
+    counts: artifacts that are there and all artifacts, by stage or kind of view, inputs first.
+    missing: the artifacts that are not there.
+    seconds_left: what the missing artifacts take one after another; None before the first artifact is there.
+    """
+
+    counts: Mapping[str, tuple[int, int]]
+    missing: Sequence[str]
+    running: Sequence[Running]
+    seconds_left: float | None
+
+    def describe_time(self) -> str:
+        """The time left at the present number of jobs."""
+        if self.seconds_left is None:
+            return "time left: unknown until a job has finished"
+        at_once = max(1, len(self.running))
+        jobs = "one job" if at_once == 1 else f"{at_once} jobs"
+        return f"time left: about {format_duration(self.seconds_left / at_once)} with {jobs} at once"
+
+
+def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
+    """Look at the references of a plan, and at the jobs of its store."""
+    there = {name for name in plan.recipes if _is_built(artifacts.reference(name), store)}
     results = artifacts.root.parent
-    missing = [name for name in plan.recipes if not _is_built(artifacts.reference(name), store)]
-    missing += [
+    there |= {
         view.artifact
         for view in plan.views
-        if not all(path.exists() for path in (artifacts.reference(view.artifact), *map(results.joinpath, view.outputs)))
-    ]
-    total = len(plan.recipes) + len(plan.views)
-    yield f"{total - len(missing)} of {total} artifacts are there"
-    yield from (f"  lacks {name}" for name in missing)
+        if all(path.exists() for path in (artifacts.reference(view.artifact), *map(results.joinpath, view.outputs)))
+    }
+    names = [*plan.recipes, *(view.artifact for view in plan.views)]
+    all_of, found = (Counter(name.partition("/")[0] for name in some) for some in (names, there))
+    running = list(_find_running(store))
+    missing = [name for name in names if name not in there]
+    left = _expect([plan.recipes[name] for name in missing if name in plan.recipes], running, _ratios(plan, artifacts))
+    stages = sorted(all_of, key=[*STAGES, *all_of].index)
+    return State({stage: (found[stage], all_of[stage]) for stage in stages}, missing, running, left)
+
+
+def _find_running(store: Store) -> Iterator[Running]:
     for path in sorted(store.root.glob(".partial/*/progress*.json")):
         try:
             report = read_json(path)
         except (OSError, ValueError):
             continue
         if store.is_held(path.parent.name):
-            left = report["seconds_left"]
-            yield f"running: {report['stage']} {report['label']}, {percent(report['share']):.0f} %, " + (
-                "time left unknown" if left is None else f"{left:.0f} s left"
-            )
+            yield Running(*(report[name] for name in ("stage", "label", "share", "seconds_left")))
 
 
 def _is_built(reference: Path, store: Store) -> bool:
     return reference.exists() and store.manifest(read_reference(reference)["key"]) is not None
 
 
+def _ratios(plan: Plan, artifacts: Artifacts) -> dict[str, float]:
+    """What the finished artifacts took over what was estimated for them, by stage, and for all stages under ""."""
+    took: defaultdict[str, float] = defaultdict(float)
+    estimated: defaultdict[str, float] = defaultdict(float)
+    for name, recipe in plan.recipes.items():
+        path = artifacts.reference(name)
+        if path.exists():
+            for key in (recipe.stage.name, ""):
+                took[key] += read_reference(path)["built"]["seconds"]
+                estimated[key] += _estimate(recipe)
+    return {key: took[key] / estimated[key] for key in took}
+
+
+def _estimate(recipe: Recipe) -> float:
+    """The seconds that are assumed on one core. Only their ratio to those of other artifacts counts."""
+    return estimate(recipe).seconds(gpu=False, threads=1, parts=1)
+
+
+def _expect(missing: Sequence[Recipe], running: Sequence[Running], ratios: Mapping[str, float]) -> float | None:
+    """The seconds that artifacts take one after another; a job at work knows its own."""
+    if missing and not ratios:
+        return None
+    at_work = {(job.stage, job.label): job for job in running}
+    seconds = 0.0
+    for recipe in missing:
+        whole = _estimate(recipe) * ratios.get(recipe.stage.name, ratios[""])
+        job = at_work.get((recipe.stage.name, recipe.label))
+        if job is None:
+            seconds += whole
+        else:
+            seconds += whole * (1 - job.share) if job.seconds_left is None else job.seconds_left
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds as people say them: "40 s", "12 min", "3.5 h", "2.1 days"."""
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.{1 if name == 'h' else 0}f} {name}"
+    return f"{seconds / 86400:.1f} days"
+
+
+def draw(state: State, *, every: bool) -> Group:
+    """The state as rich shows it; with `every` it lists the missing artifacts."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    there, total = (sum(counts[place] for counts in state.counts.values()) for place in (0, 1))
+    shown: list[Text | Table] = [Text(f"{there} of {total} artifacts are there")]
+    if state.missing:
+        stages = Table.grid(padding=(0, 2))
+        for stage, (found, of) in state.counts.items():
+            stages.add_row(Text(f"  {stage}"), Text(f"{found} of {of}", justify="right"))
+        shown += [stages, Text(state.describe_time())]
+    if state.running:
+        jobs = Table.grid(padding=(0, 2))
+        for job in state.running:
+            left = "" if job.seconds_left is None else f"{format_duration(job.seconds_left)} left"
+            name = Text(make_printable(f"  {job.stage} {job.label}"), overflow="fold")
+            done = f"{percent(job.share):.0f} %"
+            jobs.add_row(name, ProgressBar(completed=percent(job.share), width=20), Text(done, justify="right"), left)
+        shown += [Text("at work"), jobs]
+    if every:
+        shown += [Text(f"  lacks {name}", no_wrap=True, overflow="ignore") for name in state.missing]
+    return Group(*shown)
+
+
 def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int) -> str:
-    """One line with the share of a run's core seconds that was spent in training, attack or evaluation."""
-    built = [
-        read_reference(artifacts.reference(name))["built"]
-        for name in plan.recipes
-        if artifacts.reference(name).exists()
-    ]
-    fresh = [cost for cost in built if cost["started"] >= since]
+    """One line with the payloads that a run computed and took from the remote, and its share of time in computing.
+
+    Computing is training, attack and evaluation; the share is of the run's core seconds.
+    """
+    paths = [path for name in plan.recipes if (path := artifacts.reference(name)).exists()]
+    built = [(found["key"], found["built"]) for found in map(read_reference, paths)]
+    remote = artifacts.taken()
+    taken = [key for key, _ in built if key in remote]
+    fresh = [cost for key, cost in built if cost["started"] >= since and key not in taken]
     computing = sum(cost["computing_seconds"] * min(cost["threads"], cores) for cost in fresh)
     share = percent(computing / (seconds * cores))
+    came = f"{len(taken)} taken from the remote, " if taken else ""
     return (
-        f"{len(fresh)} payloads computed in {seconds:.0f} s on {cores} cores; "
+        f"{len(fresh)} payloads computed, {came}{len(built) - len(fresh) - len(taken)} found, "
+        f"in {seconds:.0f} s on {cores} cores; "
         f"{share:.0f} % of the core time inside training, attack or evaluation"
     )

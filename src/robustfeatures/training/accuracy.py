@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from robustfeatures.engine.batches import choose_batch_size
+from robustfeatures.engine.batch_size import fit_batch_size
 from robustfeatures.engine.precision import autocast, convert_layout
 
 if TYPE_CHECKING:
@@ -20,13 +20,15 @@ def predict(model: nn.Module, images: Batches, *, precision: Precision = "float3
     training = model.training
     model.eval()
     rows = torch.arange(len(images))
-    size = choose_batch_size(images.device, images.image_shape)
-    predictions = []
+
+    def classify(size: int) -> Tensor:
+        batches = (convert_layout(batch, torch.channels_last) for _, batch in images.batches(rows, size))
+        return torch.cat([model(batch).argmax(dim=1) for batch in batches])
+
     with torch.no_grad(), autocast(images.device, precision):
-        for _, batch in images.batches(rows, size):
-            predictions.append(model(convert_layout(batch, torch.channels_last)).argmax(dim=1))
+        predicted = fit_batch_size(model, images.device, images.image_shape).fit(classify)
     model.train(training)
-    return torch.cat(predictions)
+    return predicted
 
 
 def accuracy(model: nn.Module, images: Batches, labels: Tensor, *, precision: Precision = "float32") -> float:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robustfeatures.attacks.projected_gradient_descent import pgd
-from robustfeatures.engine.batches import choose_batch_size
+from robustfeatures.engine.batch_size import fit_batch_size
 from robustfeatures.engine.frozen_network import FrozenNetwork
 
 if TYPE_CHECKING:
@@ -30,13 +30,18 @@ class Attacker:
     ) -> None:
         self.frozen_network = FrozenNetwork(network, precision=precision, compile=compile)
         self.adversary = adversary
+        self._batch_size: int | None = None
 
     def __call__(self, images: Tensor, labels: Tensor, seed: int) -> Tensor:
         """Return adversarial examples of images (N, C, H, W) in [0, 1] with labels (N,); `seed` draws random starts."""
         self.frozen_network.refresh()
-        generator = torch.Generator().manual_seed(seed)
+        # On the images' device: to draw millions of numbers on the host takes longer than some steps on a GPU.
+        generator = torch.Generator(images.device).manual_seed(seed)
         # The fields are the arguments of `pgd`.
         settings = asdict(self.adversary)
-        count = -(-len(images) // choose_batch_size(images.device, images.shape[1:]))
+        if self._batch_size is None:
+            # No smaller one is tried if the memory does not suffice, because the update of the weights needs more.
+            self._batch_size = fit_batch_size(self.frozen_network, images.device, images.shape[1:]).images
+        count = -(-len(images) // self._batch_size)
         blocks = zip(torch.chunk(images, count), torch.chunk(labels, count), strict=True)
         return torch.cat([pgd(self.frozen_network, *block, **settings, generator=generator) for block in blocks])

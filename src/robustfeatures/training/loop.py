@@ -120,6 +120,7 @@ def train(
     network.train()
     forward = compile_module(network) if compile else network
     optimiser = build_optimiser(settings, network.parameters())
+    optimiser.zero_grad()
     position = _resume(network, optimiser, checkpoints, images.device)
     run = _Run(
         network,
@@ -214,9 +215,10 @@ class _Run:
             raise UserError(
                 f"training.batch_size: an epoch ends with a batch of one image; choose another: {error}"
             ) from error
-        self.optimiser.zero_grad()
         torch.autograd.backward(loss)
         self.optimiser.step(learning_rate)
+        # Here, so that the gradients take no memory during the next attack and forward pass.
+        self.optimiser.zero_grad()
         return loss.detach()
 
 

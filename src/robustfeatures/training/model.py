@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.data.raw import SelectedImages
 from robustfeatures.engine.batches import load_batches
 from robustfeatures.engine.randomness import derive_seed, make_generator
 from robustfeatures.models.creation import create
-from robustfeatures.training.loop import Checkpoints, HistoryRow, train
+from robustfeatures.training import loop
+from robustfeatures.training.loop import Checkpoints, HistoryRow
 from robustfeatures.training.probes import Measure, ProbeSet, fraction_correct
 
 if TYPE_CHECKING:
@@ -34,15 +37,21 @@ class TrainedModel:
     probe_seconds: float
 
 
-def train_model(parameters: Model, run: Run, checkpoints: AbstractContextManager[Checkpoints]) -> TrainedModel:
+def train_model(
+    parameters: Model,
+    run: Run,
+    checkpoints: AbstractContextManager[Checkpoints],
+    train: Callable[..., list[HistoryRow]] = loop.train,
+) -> TrainedModel:
     """Train a network with these parameters on the train split of the input "data".
 
     Only the training itself runs inside the context `checkpoints`. A resumed run repeats the preparation before it.
+    In each of several processes `train` is `distributed.train`, and the result is the same in all of them.
     """
     data = run.dataset("data", "train")
     network = initialise_network(parameters, data).to(run.device)
     with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []):
-        probes = [_build_probe_set(probe, parameters, network, data, run) for probe in parameters.probes]
+        probes = [_build_probe_set(probe, parameters, network, run) for probe in parameters.probes]
     images = load_batches(data, run.device)
     adversary = parameters.training.adversary
     perturbation = None if adversary is None else _load_attacker(network, adversary, parameters)
@@ -82,8 +91,10 @@ def _load_attacker(network: Network, adversary: Adversary, parameters: Model) ->
     return attacker
 
 
-def _build_probe_set(probe: Probe, parameters: Model, network: Network, trained_on: ImageDataset, run: Run) -> ProbeSet:
-    data = _draw_images(run.dataset(probe.input, probe.split), probe.images)
+def _build_probe_set(probe: Probe, parameters: Model, network: Network, run: Run) -> ProbeSet:
+    split = run.dataset(probe.input, probe.split)
+    rows = _draw_rows(len(split), probe.images)
+    data = split if rows is None else _select(split, rows)
     labels = (torch.from_numpy(data.labels) + probe.label_shift) % data.num_classes
     attack = None if probe.attack is None else _load_attacker(network, probe.attack, parameters)
     return ProbeSet(
@@ -94,23 +105,29 @@ def _build_probe_set(probe: Probe, parameters: Model, network: Network, trained_
         every=probe.every,
         attack=attack,
         transfer_models={role: run.network(role) for role in probe.transfer_to},
-        measure=fraction_correct if probe.measure == "accuracy" else _build_correlation_measure(trained_on, data),
+        measure=_build_measure(probe, data, rows, run),
     )
 
 
-def _draw_images(data: ImageDataset, images: int | None) -> ImageDataset:
-    """Draw `images` images of a split, the same for every model; all images if there are no more."""
-    if images is None or images >= len(data):
-        return data
-    rows = np.sort(make_generator(0, "probe").choice(len(data), images, replace=False))
+def _draw_rows(count: int, images: int | None) -> NDArray[np.int64] | None:
+    """Draw `images` of `count` images, the same for every model; None if there are no more."""
+    if images is None or images >= count:
+        return None
+    return np.sort(make_generator(0, "probe").choice(count, images, replace=False))
+
+
+def _select(data: ImageDataset, rows: NDArray[np.int64]) -> ImageDataset:
     provenance = {name: column[rows] for name, column in data.provenance.items()}
     return ImageDataset(SelectedImages(data.images, rows), data.labels[rows], provenance, data.class_names)
 
 
-def _build_correlation_measure(trained_on: ImageDataset, data: ImageDataset) -> Measure:
+def _build_measure(probe: Probe, data: ImageDataset, rows: NDArray[np.int64] | None, run: Run) -> Measure:
+    if probe.simple_classifier is None:
+        return fraction_correct
     # Imported by name, so that other trainings do not depend on its code.
     module = import_module("robustfeatures.training.performance_correlation")
-    simple = module.predict_by_logistic_regression(trained_on.float_images(), trained_on.labels, data.float_images())
+    simple = np.array([int(row["prediction"]) for row in run.rows(probe.simple_classifier)])
+    simple = simple if rows is None else simple[rows]
 
     def measure(predicted: torch.Tensor, labels: torch.Tensor) -> float:
         correlation: float = module.performance_correlation(

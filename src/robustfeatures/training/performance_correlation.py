@@ -12,10 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
-from sklearn.linear_model import LogisticRegression
 
-# The solver, L-BFGS, needs some hundreds of iterations on flattened images.
-MAX_ITERATIONS = 1000
 # For larger A N, the bracket of the estimator is a difference of almost equal numbers, so its series is summed instead.
 MIN_FOR_SERIES = 3.0
 # The series stops when its terms are smaller by this power of e.
@@ -74,17 +71,3 @@ def performance_correlation(
         + entropy(predictions, labels, simple)
     )
     return float(nats / np.log(num_classes))
-
-
-def predict_by_logistic_regression(
-    images: NDArray[np.float32], labels: NDArray[np.int64], new_images: NDArray[np.float32]
-) -> NDArray[np.int64]:
-    """Fit a logistic regression to images (N, C, H, W) and labels (N,), and predict the classes (M,) of `new_images`.
-
-    scikit-learn's logistic regression of the pixels, with its default penalty, has no randomness. It runs in float64,
-    so that rounding, which depends on the number of threads, has little influence on where the solver stops.
-    """
-    pixels = images.reshape(len(images), -1).astype(np.float64)
-    classifier = LogisticRegression(max_iter=MAX_ITERATIONS).fit(pixels, labels)
-    predictions: NDArray[np.int64] = classifier.predict(new_images.reshape(len(new_images), -1))
-    return predictions

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from robustfeatures.attacks.evaluating import task
 from robustfeatures.attacks.evaluating.evaluation import BlockOutcome, EvaluatedSplit, count_correct, evaluate_block
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, CarliniWagner, Evaluation, Noise
+from robustfeatures.engine import batch_size
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models import create
@@ -71,7 +71,7 @@ def test_agrees_with_attacking_every_image_at_every_radius(
     ours = frozen_network.both_ways
     images, labels = digits.images[1300:1500], digits.labels[1300:1500]
     expected = attack_everything(frozen_network, images, labels, attack, RADII)
-    assert torch.equal(robust, expected)
+    assert torch.equal(robust, expected.cpu())
     assert 0.05 < expected[1].double().mean() < 0.95
     # Robust images need all steps at their radii; only the other work can be saved.
     least = int(robust.sum()) * (attack.steps + 1) * len(sizes)
@@ -82,7 +82,7 @@ def test_batches_are_refilled_as_images_leave(
     network: Network, digits: Digits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = evaluate(FrozenNetwork(network), digits, QUICK)
-    monkeypatch.setattr(task, "choose_batch_size", lambda device, shape: 16)
+    monkeypatch.setattr(batch_size, "choose_batch_size", lambda device, shape: 16)
     counting = Sizes(FrozenNetwork(network))
     small = evaluate(counting, digits, QUICK)
     assert (small.robust == whole.robust).all()
@@ -106,7 +106,7 @@ def test_batches_are_refilled_as_images_leave(
 def test_a_step_asks_the_device_no_more_than_it_must(
     network: Network, digits: Digits, attack: Attack, questions: int
 ) -> None:
-    """The host waits for the device to know which images are done, start at random, or end a search."""
+    """The host waits for the device only to learn which images are done, to start at random, and to end a search."""
     frozen_network = FrozenNetwork(network)
     steps: list[int] = []
     frozen_network.register_forward_hook(lambda module, images, logits: steps.append(len(logits)))
@@ -149,7 +149,7 @@ def test_random_starts_are_drawn_again_the_same(network: Network, digits: Digits
     ids=["pgd", "noise"],
 )
 def test_diagnostics_look_once_at_each_image_at_each_radius(network: Network, digits: Digits, attack: Attack) -> None:
-    """At the smallest radius at those that are right, at every other at those that withstood the one before."""
+    """The smallest radius takes the images that are right, every other one those that withstood the radius before."""
     found = evaluate(FrozenNetwork(network), digits, attack, radii=(0.0, *RADII))
     attacked = found.robust[0, 0, :-1].sum(axis=1)
     assert len(set(attacked)) > 2
@@ -166,11 +166,11 @@ def test_radius_0_is_clean_and_labels_are_shifted(network: Network, digits: Digi
     with torch.no_grad():
         predicted = network(digits.images[rows]).argmax(1)
     for shift in (0, 1):
-        assert (found.robust[shift, 0, 0] == (predicted == (digits.labels[rows] + shift) % 10).numpy()).all()
+        assert (found.robust[shift, 0, 0] == (predicted == (digits.labels[rows] + shift) % 10).cpu().numpy()).all()
 
 
 def test_cw_compares_distances(network: Network, digits: Digits) -> None:
-    """One run for all radii, and an image whose nearest example lies within the smallest leaves at once."""
+    """One run serves all radii. An image whose nearest example lies within the smallest radius leaves at once."""
     attack = CarliniWagner(kind="cw-l2", searches=2, steps=25, learning_rate=0.03, initial_constant=1.0)
     after_pgd = evaluate(FrozenNetwork(network), digits, QUICK, attack).robust[0]
     alone = evaluate(FrozenNetwork(network), digits, attack).robust[0, 0]
@@ -200,7 +200,7 @@ def test_noise_breaks_nothing_beyond_a_linear_models_margin() -> None:
 
 
 def test_autoattack_takes_more_than_pgd(network: Network, digits: Digits) -> None:
-    """The package's own attacks, which draw from torch's generator and need contiguous gradients."""
+    """The attacks of the package draw from torch's generator and need contiguous gradients."""
     attack = AutoAttack(kind="autoattack", parts=("apgd-ce", "square"), queries=20)
     torch.manual_seed(3)
     state = torch.get_rng_state()
@@ -214,7 +214,7 @@ def test_autoattack_takes_more_than_pgd(network: Network, digits: Digits) -> Non
 
 @pytest.mark.parametrize(("classes", "part"), [(5, "apgd-t"), (2, "fab-t")])
 def test_autoattack_on_networks_in_the_channels_last_layout(classes: int, part: Literal["apgd-t", "fab-t"]) -> None:
-    """Whose gradients the package cannot take as they are; targets are as many as there are other classes."""
+    """The package cannot use gradients in this layout. It tries as many targets as there are other classes."""
     torch.manual_seed(0)
     network = create("small-cnn", num_classes=classes, image_shape=(3, 16, 16), width=4).eval()
     images = torch.rand(6, 3, 16, 16)
@@ -263,9 +263,10 @@ def test_rows_count_what_the_first_attacks_leave() -> None:
     robust[0, 1, 1, :1] = True
     robust[1, :, 0, 4:] = True
     blocks = [BlockOutcome(robust[..., :2], {}), BlockOutcome(robust[..., 2:], {})]
+    rows, images = zip(*count_correct(parameters, blocks, 7), strict=True)
+    assert [list(np.flatnonzero(each)) for each in images] == [[0, 1, 2, 3], [0, 1, 2], [0], [4], [], []]
     found = [
-        (row["label_shift"], row["eps"], row["attacks"], row["correct"], row["total"], row["classes"])
-        for row in count_correct(parameters, blocks, 7)
+        (row["label_shift"], row["eps"], row["attacks"], row["correct"], row["total"], row["classes"]) for row in rows
     ]
     assert found == [
         (0, 0.0, 0, 4, 5, 7),

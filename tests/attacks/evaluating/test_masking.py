@@ -23,7 +23,7 @@ ATTACKS = (PGD(kind="pgd", steps=10, relative_step_sizes=(0.2,), random_starts=1
 
 
 class Behind(nn.Module):
-    """A network behind a function of its input, and before one of its logits."""
+    """A network with a function before its input and another one after its logits."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Behind(nn.Module):
 
 
 class Backwards(torch.autograd.Function):
-    """The images as they are, with gradients that point the wrong way."""
+    """Returns the images unchanged, with gradients of the wrong sign."""
 
     @staticmethod
     def forward(context: Any, images: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class Backwards(torch.autograd.Function):
 
 
 class FlatAtImages(torch.autograd.Function):
-    """The images as they are, without a gradient wherever all pixels are of 256 levels, as those of images are."""
+    """Returns the images unchanged, without a gradient where all pixels have one of 256 levels, as images have."""
 
     @staticmethod
     def forward(context: Any, images: Tensor) -> Tensor:

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.experiments.catalogue import load_experiment
+from robustfeatures.experiments.shared.interval_plots import plot_intervals
 from robustfeatures.experiments.shared.plots import (
     ImageRow,
     curves,
@@ -22,11 +24,12 @@ from robustfeatures.experiments.shared.plots import (
     heat_map,
     image_grid,
     sample_blocks,
-    scatter,
 )
 from robustfeatures.experiments.shared.plots.images import CELL, LONGEST_LABEL
 from robustfeatures.experiments.shared.plots.samples import choose_magnification
-from robustfeatures.experiments.shared.plots.style import DPI, WIDEST
+from robustfeatures.experiments.shared.plots.style import DPI, WIDEST, accuracy_limits, text_width, wrap
+from robustfeatures.experiments.shared.sources import split_sources
+from robustfeatures.experiments.shared.transfer_plots import count_clusters, plot_matrices_and_lines
 from robustfeatures.pipeline.report.views.figure import render_figure
 from tests.experiments.shared.test_claims import results
 
@@ -71,6 +74,27 @@ def test_a_curve_is_the_mean_and_its_band_the_deviation() -> None:
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "accuracy (%)")
     alone = curves(rows[rows["seed"] == 0], line="row", x="epoch", xlabel="epoch")
     assert not alone.axes[0].collections
+
+
+def test_bands_and_whiskers_of_percentages_stay_within_0_and_100() -> None:
+    rows = pd.DataFrame({"row": "a", "eps": [0, 0, 1, 1], "seed": [0, 1, 0, 1], "accuracy": [100.0, 90.0, 0.0, 10.0]})
+    for ylabel, ends in (("accuracy (%)", (0.0, 100.0)), ("loss", (5 - 50**0.5, 95 + 50**0.5))):
+        (axes,) = curves(rows, line="row", x="eps", xlabel="eps", ylabel=ylabel).axes
+        heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+        assert (heights.min(), heights.max()) == pytest.approx(ends)
+        (axes,) = grouped_bars(rows, group="row", bar="eps", xlabel="trained on", ylabel=ylabel).axes
+        whiskers = [each for each in axes.collections if hasattr(each, "get_segments")]
+        reached = np.concatenate([segment[:, 1] for each in whiskers for segment in each.get_segments()])
+        assert (reached.min(), reached.max()) == pytest.approx(ends)
+
+
+def test_the_intervals_of_x4_stay_within_0_and_100() -> None:
+    rows = pd.DataFrame({"row": "a", "eps": 0.0, "seed": [0, 1], "accuracy": [99.0, 90.0]})
+    (axes,) = plot_intervals(rows, row="row", panel="eps", title=str).axes
+    (interval,) = (line for line in axes.lines if line.get_linestyle() == "-")
+    low, high = interval.get_xdata()
+    # Student's t of 1 degree of freedom is 12.706: 94.5 +- 57.2.
+    assert (low, high) == pytest.approx((94.5 - 12.7062 * 4.5, 100.0), abs=1e-3)
 
 
 def test_a_logarithmic_axis_has_plain_numbers() -> None:
@@ -141,19 +165,65 @@ def test_one_scale_for_all_panels() -> None:
     assert {axes.images[0].get_clim() for axes in figure.axes[:2]} == {(-1, 1)}
 
 
-def test_a_scatter_fits_the_means() -> None:
-    rows = make_rows(("network", tuple("abcde")))
-    rows["transfer"] = 2 * rows["accuracy"] + rng.normal(size=len(rows))
-    (axes,) = scatter(rows, point="network", x="accuracy", y="transfer", xlabel="x", ylabel="y").axes
-    means = rows.groupby("network")[["accuracy", "transfer"]].mean()
-    slope, intercept = np.polyfit(means["accuracy"], means["transfer"], 1)
-    fitted = axes.lines[-1]
+def transfer_scatter(accuracies: list[float]) -> tuple[Axes, pd.DataFrame]:
+    """The lower panel of A3 for networks of these accuracies, each with three seeds, and the means."""
+    rows = make_rows(("target", tuple("abcdefg"[: len(accuracies)])))
+    rows["accuracy"] = np.repeat(accuracies, 3) + rng.normal(0, 0.1, len(rows))
+    rows = rows.assign(transfer_rate=0.5 * rows["accuracy"] + rng.normal(size=len(rows)), attack="untargeted")
+    matrix = rows.merge(rows[["target"]].drop_duplicates().rename(columns={"target": "row"}), how="cross")
+    figure = plot_matrices_and_lines(matrix, rows, attacks=["untargeted"])
+    return figure.axes[1], rows.groupby("target")[["accuracy", "transfer_rate"]].mean()
+
+
+def test_transfer_through_five_clusters_has_a_line_through_the_means() -> None:
+    axes, means = transfer_scatter([10.0, 20.0, 30.0, 40.0, 50.0])
+    slope, intercept = np.polyfit(means["accuracy"], means["transfer_rate"], 1)
+    (fitted,) = (line for line in axes.lines if line.get_linestyle() == "-")
     np.testing.assert_allclose(fitted.get_ydata(), intercept + slope * np.asarray(fitted.get_xdata()))
     assert f"r = {np.corrcoef(means.T)[0, 1]:.2f}" in axes.get_title()
-    # Every point lies within the frame.
-    assert axes.get_xlim()[0] < means["accuracy"].min() < means["accuracy"].max() < axes.get_xlim()[1]
     # Five networks, five markers.
-    assert len({line.get_marker() for line in axes.lines[:-1]} - {"_", "|", "None"}) == 5
+    assert len({line.get_marker() for line in axes.lines if line.get_markersize() == 7}) == 5
+
+
+def test_transfer_through_two_clusters_has_points_and_r_alone() -> None:
+    axes, _ = transfer_scatter([2.0, 2.5, 39.0, 40.0, 41.0])
+    assert not [line for line in axes.lines if line.get_linestyle() == "-"]
+    assert axes.get_title().startswith("r = ")
+
+
+@pytest.mark.parametrize(("values", "clusters"), [([1, 2, 3, 4, 5], 5), ([0, 1, 50, 51, 100], 3), ([7, 7], 1)])
+def test_values_apart_by_more_than_a_tenth_of_the_range_are_clusters(values: list[float], clusters: int) -> None:
+    assert count_clusters(values) == clusters
+
+
+def test_a_bar_without_values_leaves_no_gap() -> None:
+    rows = make_rows(("row", ("D", "D_det", "D_det-robust")))
+    axes = grouped_bars(split_sources(rows), group="set", bar="source", xlabel="trained on").axes[0]
+    bars = [patch for container in axes.containers if isinstance(container, BarContainer) for patch in container]
+    middles = sorted(patch.get_x() + patch.get_width() / 2 for patch in bars)
+    # D's one bar stands at its name, the two of D_det on both sides of theirs.
+    assert middles[0] == pytest.approx(0)
+    assert np.mean(middles[1:]) == pytest.approx(1)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["D", "D_det"]
+
+
+def test_text_is_wrapped_where_it_is_wider() -> None:
+    text = "accuracy under an attack with a long name (%)"
+    wrapped = wrap(text, 1.5)
+    assert wrapped.replace("\n", " ") == text
+    assert all(text_width(line) <= 1.5 for line in wrapped.split("\n"))
+    figure = Figure(figsize=(4, 4))
+    canvas = FigureCanvasAgg(figure)
+    drawn = figure.text(0, 0, text).get_window_extent(canvas.get_renderer())
+    assert text_width(text) == pytest.approx(drawn.width / figure.dpi, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [([99.0, 99.2], (80, 100)), ([43.0, 78.0], (40, 80)), ([1.0, 3.0], (0, 20)), ([0, 100], (0, 100))],
+)
+def test_an_axis_of_accuracies_does_not_magnify(values: list[float], ends: tuple[float, float]) -> None:
+    assert accuracy_limits(pd.Series(values)) == ends
 
 
 def test_images_are_shown_pixel_by_pixel_in_columns() -> None:

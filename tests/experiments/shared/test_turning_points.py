@@ -72,7 +72,7 @@ def test_the_papers_own_transition() -> None:
 
 
 def test_the_interval_covers_the_crossing_as_often_as_it_says() -> None:
-    """Eight seeds with a shift each; percentile intervals of so few are a little short: nine of twelve must hold it."""
+    """Eight seeds, each with a shift. Percentile intervals of so few are short: nine of twelve must hold the value."""
     rng = np.random.default_rng(0)
     places, covered = np.linspace(0, 1, 6), 0
     for _ in range(12):

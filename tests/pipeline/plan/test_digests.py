@@ -77,12 +77,24 @@ def test_every_parameter_enters_the_digest() -> None:
                 {"augmentation": Augmentation(flip=True)},
                 {"milestones": (1,)},
                 {"natural": 0.5},
+                {"gpus_per_training": 2},
             )
         ),
     ]
     digests = {replace(model, parameters=parameters).digest for parameters in variants}
     assert len(digests | {model.digest}) == len(variants) + 1
     assert replace(model, family="another", seed=7).digest == model.digest
+
+
+def test_one_gpu_is_no_setting(tmp_path: Path) -> None:
+    """Recipes of a training on one GPU are those of a study that says nothing; only several need the code for it."""
+    text = (STUDIES / "smoke.yaml").read_text()
+    recipes = {}
+    for gpus in ("", "    gpus_per_training: 1\n", "    gpus_per_training: 2\n"):
+        (tmp_path / "smoke.yaml").write_text(text.replace("    epochs: 2\n", f"    epochs: 2\n{gpus}"))
+        recipe = Pieces(read_study(tmp_path / "smoke.yaml")).source_model("standard", 0)
+        recipes[recipe.digest] = "robustfeatures.training.distributed" in reach(recipe.code_entries).modules
+    assert sorted(recipes.values()) == [False, True]
 
 
 def chain(recipe: Recipe) -> list[Recipe]:
@@ -124,7 +136,7 @@ def test_where_files_lie_is_no_part_of_a_recipe() -> None:
 def test_standard_training_does_not_depend_on_attacks(plan: Plan) -> None:
     for name, recipe in plan.recipes.items():
         attacks = {module for module in reach(recipe.code_entries).modules if ".attacks" in module}
-        if recipe.stage.name in ("data", "model"):
+        if recipe.stage.name in ("data", "model", "measurement"):
             assert bool(attacks) == ("adversarial" in name), name
         else:
             assert attacks, name
@@ -149,26 +161,24 @@ def makes_numbers(module: str, folder: Path) -> bool:
     return not (is_package or says or parts[-1] in ("settings", "registry"))
 
 
-@pytest.mark.parametrize("stage", ["data", "model", "derived", "evaluation"])
-def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspace, stage: str) -> None:
-    """Build one artifact of each stage, and compare the loaded modules with those in the digest."""
+def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspace) -> None:
+    """Build artifacts of every stage, and compare the modules that each job loads with those in its digest."""
     workspace.snakemake("-n")
     plan = unfold(Config(study="smoke"), STUDIES)
-    target = [name for name, recipe in plan.recipes.items() if recipe.stage.name == stage][-1]
     code_ = (
         "import sys\n"
         "from pathlib import Path\n"
         "from robustfeatures.pipeline.run.job import Environment, build\n"
         "from robustfeatures.pipeline.store.store import Store\n"
-        "for name in sys.argv[1:]:\n"
-        "    reference = Path('results/artifacts') / (name + '.json')\n"
-        "    build(reference, Environment(Store(Path('results/store')), Path('results/raw'), 'cpu', 1))\n"
+        "reference = Path('results/artifacts') / (sys.argv[1] + '.json')\n"
+        "build(reference, Environment(Store(Path('results/store')), Path('results/raw'), 'cpu', 1))\n"
         "print(*(m for m in sys.modules if m.startswith('robustfeatures')))\n"
     )
-    built = [recipe.name for recipe in chain(plan.recipes[target])]
-    for names in (built[:-1], built[-1:]):
+    recipes = chain([recipe for recipe in plan.recipes.values() if recipe.stage.name == "evaluation"][-1])
+    assert {recipe.stage.name for recipe in recipes} == {"data", "model", "derived", "evaluation"}
+    for recipe in recipes:
         done = subprocess.run(
-            [sys.executable, "-c", code_, *names],
+            [sys.executable, "-c", code_, recipe.name],
             cwd=workspace.folder,
             capture_output=True,
             text=True,
@@ -176,11 +186,15 @@ def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspa
             env={"PYTHONPATH": str(workspace.folder / "src"), "PATH": "/usr/bin:/bin"},
         )
         assert done.returncode == 0, done.stderr
-    loaded = {module for module in done.stdout.split() if makes_numbers(module, workspace.folder / "src")}
-    covered = reach(plan.recipes[target].code_entries).modules.keys()
-    reading = {"robustfeatures.models.creation", "robustfeatures.models.weights"}
-    # Planning imports the package `models`, which re-exports the first. Jobs that save a network import the second, and
-    # jobs that save a data set import the module that also reads it.
-    assert loaded - covered <= reading | ({"robustfeatures.data.dataset"} if stage == "data" else set())
-    if stage in ("derived", "evaluation"):
-        assert reading <= covered
+        loaded = {module for module in done.stdout.split() if makes_numbers(module, workspace.folder / "src")}
+        covered = reach(recipe.code_entries).modules.keys()
+        reading = {"robustfeatures.models.creation", "robustfeatures.models.weights"}
+        # Planning imports the package `models`, which re-exports the first. Jobs that save a network import the second,
+        # and jobs that save a data set import the module that also reads it. Planning reads the names of the user's own
+        # files.
+        planning = {"robustfeatures.models.own_files", "robustfeatures.data.own_files"}
+        stage = recipe.stage.name
+        saved = {"robustfeatures.data.dataset"} if stage == "data" else set()
+        assert loaded - covered <= reading | planning | saved, recipe.name
+        if stage in ("derived", "evaluation"):
+            assert reading <= covered

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.settings import Data, Subset
 from robustfeatures.errors import UserError
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.plan import Plan, unfold
+from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.study import Study, read_study
 from tests.conftest import REPOSITORY
+
+SMOKE = REPOSITORY / "workflow" / "studies" / "smoke.yaml"
 
 
 @pytest.fixture
 def study() -> Study:
-    return read_study(REPOSITORY / "workflow" / "studies" / "smoke.yaml")
+    return read_study(SMOKE)
 
 
 def test_another_architecture_makes_another_artifact(study: Study) -> None:
@@ -98,3 +104,47 @@ def test_compile_reaches_what_trains_derives_and_attacks(study: Study) -> None:
 
 def test_nothing_is_compiled_unless_a_study_asks_for_it(study: Study) -> None:
     assert study.compile is False
+
+
+def seeds_of(plan: Plan, identifier: str) -> set[int]:
+    return {
+        need.seed
+        for view in plan.views
+        for part in view.parts
+        for need in part.needs
+        if part.experiment.id == identifier
+    }
+
+
+def test_an_experiment_may_use_some_of_the_studys_seeds(tmp_path: Path) -> None:
+    (tmp_path / "smoke.yaml").write_text(SMOKE.read_text())
+    changes = {
+        "seeds": [3, 5, 7],
+        "experiments": {"A1": {"seeds": [5]}, "A10": {"seeds": [7, 5], "images": 3}, "X4": {}, "B1": None},
+    }
+    (tmp_path / "narrow.yaml").write_text(yaml.safe_dump({"extends": "smoke", **changes}))
+    plan = unfold(Config(study="narrow"), tmp_path)
+    assert {name: seeds_of(plan, name) for name in ("A1", "A2", "A7")} == {"A1": {5}, "A2": {3, 5, 7}, "A7": {3, 5, 7}}
+    # Sample grids show one seed: the first in the order of the study.
+    assert seeds_of(plan, "A10") == {5}
+    # X4 shows the rows of A1 and A2, and asks for no seed that they do not have.
+    needs = [need for view in plan.views for part in view.parts for need in part.needs if part.experiment.id == "X4"]
+    found = {row: {need.seed for need in needs if need.row == row} for row in {need.row for need in needs}}
+    assert found["adversarial"] == found["D_R-images"] == {5}
+    assert found["D_det"] == {3, 5, 7}
+    # What only A1 needs is made once, with the recipe that all seeds would have had.
+    inverted = [name for name in plan.recipes if name.startswith("derived/") and "D_R-noise" in name]
+    del changes["experiments"]["A1"]["seeds"]  # type: ignore[index]
+    (tmp_path / "wide.yaml").write_text(yaml.safe_dump({"extends": "smoke", **changes}))
+    assert len(inverted) == 1
+    assert set(inverted) < set(unfold(Config(study="wide"), tmp_path).recipes)
+
+
+@pytest.mark.parametrize("seeds", [[], 0, [0, 9], [0, 0], "0"])
+def test_seeds_that_the_study_does_not_have_are_refused(seeds: object, tmp_path: Path) -> None:
+    (tmp_path / "smoke.yaml").write_text(SMOKE.read_text())
+    (tmp_path / "narrow.yaml").write_text(yaml.safe_dump({"extends": "smoke", "experiments": {"A2": {"seeds": seeds}}}))
+    with pytest.raises(UserError) as refusal:
+        unfold(Config(study="narrow"), tmp_path)
+    message = f"narrow.yaml: experiments.A2.seeds: {seeds} is no list of some of the seeds [0]"
+    assert str(refusal.value) == f"{tmp_path}/{message}"

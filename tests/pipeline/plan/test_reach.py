@@ -12,6 +12,9 @@ import pytest
 from robustfeatures.pipeline.plan import identity, reach
 from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.plan.syntax import strip_wording
+from tests.conftest import REPOSITORY
+
+PACKAGE = REPOSITORY / "src" / "robustfeatures"
 
 STAGE = '''
 """Doc."""
@@ -215,7 +218,36 @@ def test_the_packages_of_science_define_nothing() -> None:
             match node:
                 case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.If():
                     pass
-                case ast.Assign(targets=[ast.Name(id="__all__" | "_PUBLIC")]) | ast.FunctionDef(name="__getattr__"):
+                case ast.Assign(targets=[ast.Name(id="__all__" | "__version__" | "_PUBLIC")]):
+                    pass
+                case ast.FunctionDef(name="__getattr__" | "__dir__"):
                     pass
                 case _:
                     raise AssertionError(f"{path}:{node.lineno}")
+
+
+def test_no_number_comes_from_a_method_of_settings() -> None:
+    """The modules of settings are outside the identity: what they compute must decide no number."""
+    science = [
+        path
+        for folder in ("data", "models", "engine", "attacks", "derived", "training", "measurements", "theory")
+        for path in (PACKAGE / folder).rglob("*.py")
+    ]
+    settings = [path for path in science if path.name == "settings.py"]
+    methods = {
+        method.name
+        for path in settings
+        for kind in ast.walk(ast.parse(path.read_text()))
+        if isinstance(kind, ast.ClassDef)
+        for method in kind.body
+        if isinstance(method, ast.FunctionDef) and not method.decorator_list and not method.name.startswith("__")
+    }
+    assert "iterate_sources" in methods
+    called = {
+        f"{path.relative_to(PACKAGE)}: {node.func.attr}"
+        for path in science
+        if path.name not in ("settings.py", "registry.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
+    }
+    assert called == set()

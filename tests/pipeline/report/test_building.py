@@ -1,13 +1,19 @@
-"""The evaluations that experiments receive: under all attacks together, and under each with those before it."""
+"""What experiments receive: evaluations, together and by attack, and the published values of their setting."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
+import pytest
 
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.pipeline.plan.canonical import to_json
-from robustfeatures.pipeline.report.building import add_attack_names, split_by_attack
+from robustfeatures.pipeline.report.building import ViewJob, add_attack_names, place_outcomes, split_by_attack
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.store import Store
 
+INVERSION = {"kind": "inversion", "start": "images", "step_size": 0.1, "steps": 5}
 ATTACKS = (PGD(kind="pgd", steps=3, relative_step_sizes=(0.5,)), Noise(kind="noise", draws=2))
 
 
@@ -35,3 +41,33 @@ def test_evaluations_with_different_numbers_of_attacks() -> None:
         ("first", ATTACKS[1].name, 40.0),
         ("second", ATTACKS[0].name, 50.0),
     ]
+
+
+def test_rows_stay_where_their_outcomes_are() -> None:
+    """The index of a row in either table is its place in the files, one after the other."""
+    first = read([(0.0, 0, 9), (0.5, 1, 6), (0.5, 2, 4)], attacks=2)
+    second = read([(0.0, 0, 8), (0.5, 1, 5)], attacks=1)
+    files = [("D, test", Path("first.npy")), ("D, test", Path("second.npy"))]
+    found = place_outcomes([first, second], files)
+    assert [(each.path.name, list(each.rows), each.total) for each in found] == [
+        ("first.npy", [0, 1, 2], 10),
+        ("second.npy", [3, 4], 10),
+    ]
+    together, single = split_by_attack(pd.concat([first, second], ignore_index=True))
+    correct = [9, 6, 4, 8, 5]
+    for rows in (together, single):
+        assert [correct[place] for place in rows.index] == list(rows["correct"])
+    # An evaluation that keeps no outcomes leaves all without.
+    assert place_outcomes([first, second], files[:1]) == []
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+def test_a_reduced_study_shows_its_setting_and_compares_nothing(tmp_path: Path, reduced: bool) -> None:
+    part = {"id": "D3", "needs": [], "settings": {"eps": 0.1, "inversion": INVERSION}}
+    record = {"study": "study", "parts": [part], "published_setting": "CIFAR-10", "reduced": reduced}
+    ((_, results),) = ViewJob(record, Artifacts(tmp_path / "artifacts"), Store(tmp_path / "store")).experiments()
+    assert results.published is not None
+    assert results.published_setting == "CIFAR-10"
+    assert 91.79 in set(results.published["accuracy"])
+    assert "setting" not in results.published
+    assert (results.comparable_rows is None) == reduced

@@ -51,4 +51,19 @@ def test_a_value_has_four_digits(value: object, shown: str) -> None:
 def test_a_quantity_has_the_digits_that_its_spread_leaves(
     values: list[float], spread: float, percent: bool, shown: list[str]
 ) -> None:
-    assert format_quantity(values, spread, percent=percent) == shown
+    assert format_quantity([values], [spread], percent=percent) == [shown]
+
+
+@pytest.mark.parametrize(
+    ("means", "spreads", "shown"),
+    [
+        # The middle spread of 15, 0.71 and 2.6 has two digits with one decimal.
+        ([30.0, 39.75, 7.125], [15.0, 0.71, 2.6], [["30.0", "15.0"], ["39.8", "0.7"], ["7.1", "2.6"]]),
+        ([0.7071, 0.5], [NAN, NAN], [["0.7071", ""], ["0.5000", ""]]),
+        # No precision suits both.
+        ([1.25e-9, 0.5], [NAN, NAN], [["1.250e-9", ""], ["0.5000", ""]]),
+        ([2.5e-9, 1e-10], [NAN, NAN], [["2.5000e-9", ""], ["0.1000e-9", ""]]),
+    ],
+)
+def test_a_column_has_one_precision(means: list[float], spreads: list[float], shown: list[list[str]]) -> None:
+    assert format_quantity([[mean] for mean in means], spreads, percent=False) == shown

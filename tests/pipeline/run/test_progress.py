@@ -13,7 +13,7 @@ from robustfeatures.pipeline.run import progress
 from robustfeatures.pipeline.run.progress import Progress
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.tools.status import status
+from robustfeatures.tools.status import Running, find_state
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
         for done in range(400, 700, 10):
             report(done, 1000)
             clock[0] += 1.0
-        lines = list(status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
+        running = find_state(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store).running
     # Reports come every 5 seconds at most.
     assert len(caplog.messages) == 5
     assert caplog.messages[0].startswith("digits-standard-seed0: 45 % of 1.00k images, 10.0 images/s, 00:55 left")
@@ -41,9 +41,8 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
     assert written["stage"] == "model"
     assert written["share"] == pytest.approx(0.65)
     assert written["seconds_left"] == pytest.approx(35.0)
-    assert lines == ["0 of 0 artifacts are there", "running: model digits-standard-seed0, 65 %, 35 s left"]
-    after = list(status(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store))
-    assert after == lines[:1]
+    assert list(running) == [Running("model", "digits-standard-seed0", pytest.approx(0.65), pytest.approx(35.0))]
+    assert not find_state(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store).running
 
 
 def test_a_bar_on_a_terminal_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,3 +51,14 @@ def test_a_bar_on_a_terminal_only(tmp_path: Path, capsys: pytest.CaptureFixture[
         report(50, 100)
         report(100, 100)
         assert ("a-label: 100%" in capsys.readouterr().err) == terminal
+
+
+def test_a_report_that_cannot_be_written_ends_no_job(
+    tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    report = Progress("model", "a-label", tmp_path / "file" / "progress.json", terminal=False)
+    for done in (10, 20, 30):
+        report(done, 100)
+        clock[0] += 6.0
+    assert sum("progress.json: " in message for message in caplog.messages) == 2

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store.content import content_digest
 from robustfeatures.pipeline.store.datasets import list_splits, read_dataset, write_dataset
 
 
@@ -37,6 +39,33 @@ def test_a_data_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert sum(file.is_file() for file in (path / "train" / "images").rglob("c/**/*")) == 1
     with pytest.raises(UserError, match=r"no split 'tests'"):
         read_dataset(path, "tests")
+
+
+def test_statistics_are_written_once_and_are_those_of_the_images(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).random((300, 3, 8, 8), dtype=np.float32)
+    written = ImageDataset(images, np.zeros(300, np.int64), {}, ("a",))
+    path = tmp_path / "data.zarr"
+    write_dataset(path, {"train": written, "test": written})
+    read = read_dataset(path, "train", in_memory=False)
+    assert read.statistics is not None
+    for found, expected in zip(read.channel_statistics(), written.channel_statistics(), strict=True):
+        # To the bit, because the weights of a network follow from them.
+        np.testing.assert_array_equal(found, expected)
+    assert read_dataset(path, "test").statistics is None
+
+
+def test_statistics_change_no_content_digest_and_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "data.zarr"
+    written = ImageDataset(np.zeros((4, 3, 2, 2), np.uint8), np.zeros(4, np.int64), {}, ("a",))
+    write_dataset(path, {"train": written})
+    digest = content_digest(path)
+    group = zarr.open_group(path / "train")
+    group.attrs["channel_statistics"] = {"mean": [0.5], "std": [0.5]}
+    with pytest.raises(UserError, match=r"train/zarr\.json: damaged: channel_statistics"):
+        read_dataset(path, "train")
+    del group.attrs["channel_statistics"]
+    assert content_digest(path) == digest
+    assert read_dataset(path, "train").statistics is None
 
 
 def test_images_out_of_range_are_not_written(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import stat
 import subprocess
 import sys
@@ -26,14 +26,14 @@ FACTS = {"content": "c", "built": {}}
 
 
 def publish(store: Store, key: str, text: str = "content") -> None:
-    with store.lease(key) as scratch:
-        fresh = scratch / "payload"
+    with store.lease(key) as lease:
+        fresh = lease.fresh
         fresh.mkdir()
         (fresh / "rows.csv").write_text(text)
         (fresh / "deep").mkdir()
         (fresh / "deep" / "file").write_text("deep")
-        store.publish(key, fresh, FACTS)
-        discard(scratch)
+        store.publish(lease, FACTS)
+        discard(lease.scratch)
 
 
 @pytest.fixture
@@ -101,38 +101,45 @@ def test_a_damaged_payload_is_replaced(store: Store) -> None:
 
 def test_work_left_by_a_kill_just_after_publication_is_known(store: Store) -> None:
     publish(store, "k")
-    assert leftovers(store, unfinished=True) == []
-    for key in ("k", "unpublished", "under-way", "gone.removed"):
+    assert leftovers(store, unfinished=True, everyone=True) == []
+    for key in ("k", "unpublished", "under-way"):
         store.block(key, "train-0").parent.mkdir(parents=True)
+    (store.root / ".removed-gone").mkdir()
     with store.lease("under-way", "train-1"):
-        useless = [store.scratch("gone.removed"), store.scratch("k")]
+        useless = [store.root / ".removed-gone", store.scratch("k")]
         assert leftovers(store, unfinished=False) == useless
+        # Another may go on from young work.
+        assert leftovers(store, unfinished=True) == useless
+        assert leftovers(store, unfinished=True, everyone=True) == [*useless, store.scratch("unpublished")]
+        week_ago = time.time() - 8 * 24 * 3600
+        for path in (store.scratch("unpublished"), *store.scratch("unpublished").iterdir()):
+            os.utime(path, (week_ago, week_ago))
         assert leftovers(store, unfinished=True) == [*useless, store.scratch("unpublished")]
 
 
-def _make_once(root: Path, counter: Path) -> None:
-    store = Store(root)
-    if store.manifest("k") is None:
-        with store.lease("k") as scratch:
-            if store.manifest("k") is None:
-                with counter.open("a") as file:
-                    file.write("x")
-                time.sleep(0.3)
-                fresh = scratch / "payload"
-                fresh.mkdir()
-                (fresh / "rows.csv").write_text("content")
-                store.publish("k", fresh, FACTS)
-            discard(scratch)
+MAKE_ONCE = """
+import sys, time
+from pathlib import Path
+from robustfeatures.pipeline.store.store import Store, discard
+
+store, counter = Store(Path(sys.argv[1])), Path(sys.argv[2])
+if store.manifest("k") is None:
+    with store.lease("k") as lease:
+        if store.manifest("k") is None:
+            with counter.open("a") as file:
+                file.write("x")
+            time.sleep(0.3)
+            lease.fresh.mkdir()
+            (lease.fresh / "rows.csv").write_text("content")
+            store.publish(lease, {"content": "c", "built": {}})
+        discard(lease.scratch)
+"""
 
 
 def test_of_many_makers_one_makes(store: Store, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    makers = [context.Process(target=_make_once, args=(store.root, tmp_path / "counter")) for _ in range(4)]
-    for maker in makers:
-        maker.start()
-    for maker in makers:
-        maker.join()
-    assert [maker.exitcode for maker in makers] == [0] * 4
+    command = [sys.executable, "-c", MAKE_ONCE, str(store.root), str(tmp_path / "counter")]
+    makers = [subprocess.Popen(command) for _ in range(4)]
+    assert [maker.wait() for maker in makers] == [0] * 4
     assert (tmp_path / "counter").read_text() == "x"
     assert store.manifest("k") is not None
 

@@ -67,7 +67,7 @@ def test_other_settings_are_another_attack_by_name() -> None:
 
 
 def test_an_attack_of_its_own_makes_another_label(pieces: Pieces) -> None:
-    """`why` does not take one for an earlier build of the other, and seeds of one row still share a job."""
+    """`why` does not take one for an earlier build of the other. Seeds of one row still share a job."""
     own = pieces.evaluation(pieces.source_model("standard", 0), eps=(0.0, 0.5))
     other = under(pieces, QUICK)
     assert own.label != other.label
@@ -82,8 +82,8 @@ def test_what_attacks_are_taken_to_cost_adds_up(pieces: Pieces) -> None:
 
     twice = PGD(kind="pgd", steps=5, relative_step_sizes=(0.1,), random_starts=1)
     search = CarliniWagner(kind="cw-l2", searches=3, steps=7)
-    prediction = operations(QUICK, search) - operations(QUICK)
-    # 21 passes against 6.
-    assert prediction / (operations(twice) - operations(QUICK)) == pytest.approx(21 / 6)
+    searching = operations(QUICK, search) - operations(QUICK)
+    # 21 steps against 6.
+    assert searching / (operations(twice) - operations(QUICK)) == pytest.approx(21 / 6)
     assert operations(AutoAttack(kind="autoattack")) > 100 * operations(QUICK)
     assert operations(Noise(kind="noise", draws=3)) < operations(QUICK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,10 @@ def test_the_smoke_study_is_planned(tmp_path: Path) -> None:
             {"other_data": {"a": concatenated({"source": "npz"})}},
             "other_data.a.operations.1.data.path: the source 'npz' needs the path of your files",
         ),
-        ({"architecture": {"name": "resnet19"}}, "architecture.name: 'resnet19' is unknown (did you mean 'resnet18'?)"),
+        ({"architecture": {"name": "resnet17"}}, "architecture.name: 'resnet17' is unknown (did you mean 'resnet18'?)"),
         (
-            {"other_architectures": {"a": {"name": "resnet19"}}},
-            "other_architectures.a.name: 'resnet19' is unknown (did you mean 'resnet18'?)",
+            {"other_architectures": {"a": {"name": "resnet17"}}},
+            "other_architectures.a.name: 'resnet17' is unknown (did you mean 'resnet18'?)",
         ),
     ],
 )
@@ -132,8 +133,9 @@ def test_a_validation_split_may_come_from_anywhere(tmp_path: Path, data: dict[st
 
 
 def test_own_files_may_bring_a_validation_split(tmp_path: Path) -> None:
-    (tmp_path / "mine.npz").write_bytes(b"")
-    assert planned(tmp_path, {"data": {"source": "npz", "path": str(tmp_path / "mine.npz"), "sha256": "a"}}).recipes
+    path = tmp_path / "mine.npz"
+    path.write_bytes(b"")
+    assert planned(tmp_path, {"data": {"source": "npz", "path": str(path), "sha256": sha256().hexdigest()}}).recipes
 
 
 TRAINING = {"epochs": 2, "batch_size": 64, "learning_rate": 0.1}
@@ -146,8 +148,8 @@ INVERSION = {"kind": "inversion", "start": "noise", "step_size": 0.1, "steps": 5
         ({"experiments": {"A7": {"foo": 1}}}, "experiments.A7.foo: unknown field (no fields here)"),
         (
             {"training": {"data": {**TRAINING, "data": 1}}},
-            "training.data.data: unknown field (known: adversary, augmentation, batch_size, epochs, learning_rate, "
-            "milestones, momentum, natural, optimiser, schedule, weight_decay)",
+            "training.data.data: unknown field (known: adversary, augmentation, batch_size, epochs, "
+            "gpus_per_training, learning_rate, milestones, momentum, natural, optimiser, schedule, weight_decay)",
         ),
         (
             {"robustness": {"norm": "l2", "eps": [1.0], "attacks": [{"kind": "noise", "draws": 1, "steps": 1}]}},
@@ -215,6 +217,52 @@ def test_values_with_an_effect_are_not(tmp_path: Path, training: dict[str, Any])
     assert not planned(tmp_path, given).recipes
 
 
+LARGE = "pixels lie in [0, 1], so that a Linf radius is below 1: 8/255 is 0.0314"
+ATTACKED = {"source": "pathway-1", "training": "pathway-1"}
+TARGETED = {"kind": "targeted-attack", "target": "next", "norm": "linf", "eps": 1.0, "step_size": 0.1, "steps": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        (
+            {"training": {"a": {**TRAINING, "adversary": {**ADVERSARY, "norm": "linf", "eps": 8}}}},
+            "training.a.adversary",
+        ),
+        ({"derived": {"a": {**ATTACKED, "method": TARGETED}}}, "derived.a.method"),
+        (
+            {"robustness": {"norm": "linf", "eps": [0.1, 8.0], "attacks": [{"kind": "noise", "draws": 1}]}},
+            "robustness",
+        ),
+        ({"experiments": {"C2": {"eps": {"l2": [8.0], "linf": [0.1, 8.0]}}}}, "experiments.C2"),
+        ({"experiments": {"C4": {"eps": {"linf": 8.0}, "images": 1, "references": 1}}}, "experiments.C4"),
+        ({"experiments": {"D4": {"eps": 8.0, "images_per_class": 1, "pairs": [["1", "2"]]}}}, "experiments.D4"),
+        (
+            {
+                "experiments": {
+                    "C7": {"data": "a", "architecture": "a", "training": "a", "eps": 8.0, "fractions": [0.1]}
+                }
+            },
+            "experiments.C7",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_linf_radius_beyond_the_pixels_is_refused(tmp_path: Path, changes: dict[str, Any], field: str) -> None:
+    assert refusal(tmp_path, changes).startswith(f"{field}.eps: {LARGE}")
+
+
+def test_a_linf_radius_of_an_experiment_alone_is_refused(tmp_path: Path) -> None:
+    robustness = {"norm": "linf", "eps": [0.1], "attacks": [{"kind": "noise", "draws": 1}]}
+    changes = {"robustness": robustness, "experiments": {"X3": {"eps": [2.0]}}}
+    assert refusal(tmp_path, changes) == f"eps: {LARGE}; experiment X3 needs it"
+
+
+def test_a_large_radius_in_l2_is_none(tmp_path: Path) -> None:
+    robustness = {"norm": "l2", "eps": [8.0], "attacks": [{"kind": "noise", "draws": 1}]}
+    assert planned(tmp_path, {"robustness": robustness}).recipes
+
+
 def test_cells_of_grids_are_checked_too(tmp_path: Path) -> None:
     grids = {"table": {"base": "pathway-2", "cells": [{"epochs": [3, 2]}]}}
     expected = "grids.table.epochs-2.milestones: 2 is not below the 2 epochs, so nothing follows it"
@@ -227,6 +275,13 @@ def test_a_setting_that_no_paper_has_is_refused(tmp_path: Path) -> None:
     )
     for setting in ("CIFAR-10", "CIFAR-minus-Flickr and CINIC-10"):
         assert planned(tmp_path, {"published_setting": setting}).views
+
+
+def test_a_study_is_reduced_from_a_setting_of_a_paper(tmp_path: Path) -> None:
+    expected = "reduced: there is no published_setting that the study could be a reduced version of"
+    assert refusal(tmp_path, {"reduced": True}) == expected
+    views = planned(tmp_path, {"reduced": True, "published_setting": "MNIST"}).views
+    assert {view.record["reduced"] for view in views} == {True}
 
 
 def test_a_list_needs_its_digest_to_be_planned_but_not_to_be_fetched(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_cells_are_every_combination(tmp_path: Path) -> None:
 
 
 def test_a_block_that_is_added_renames_no_cell(tmp_path: Path) -> None:
-    """Although the new field then also distinguishes every cell."""
+    """This holds although the new field then also distinguishes every cell."""
     block = {"weight_decay": [1e-5, 5e-4], "learning_rate": [0.1]}
     before = read_study(written(tmp_path, block)).cells("table")
     after = read_study(written(tmp_path, block, {"momentum": [0.0], "learning_rate": [0.1]})).cells("table")
@@ -65,7 +65,7 @@ def test_a_block_that_is_added_renames_no_cell(tmp_path: Path) -> None:
 
 
 def test_the_same_cell_in_two_blocks_is_told(tmp_path: Path) -> None:
-    """By whatever fields the blocks name it."""
+    """The message comes whatever fields the blocks name it by."""
     path = written(tmp_path, {"learning_rate": [0.1]}, {"learning_rate": [0.1], "weight_decay": [5e-3]})
     with pytest.raises(UserError, match=r"grids\.table\.cells\.1: the cell 'table\.learning_rate-0\.1\.weight_decay-"):
         read_study(path)

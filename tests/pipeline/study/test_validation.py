@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.conftest import Workspace
@@ -32,6 +30,18 @@ STUDY_CASES = {
         "adversary: {norm: l2, eps: -0.75",
         "training.adversarial.adversary.eps: input should be greater than or equal to 0, not -0.75",
     ),
+    "a Linf radius of 255": (
+        "adversary: {norm: l2, eps: 0.75",
+        "adversary: {norm: linf, eps: 8",
+        "training.adversarial.adversary.eps: pixels lie in [0, 1], so that a Linf radius is below 1: 8/255 is 0.0314, "
+        "not 8",
+    ),
+    "a fraction of words": (
+        "adversary: {norm: l2, eps: 0.75",
+        "adversary: {norm: l2, eps: a/b",
+        "training.adversarial.adversary.eps: input should be a valid number, not 'a/b'",
+    ),
+    "a fraction by zero": ("eps: [0.25, 0.5, 0.75]", "eps: [8/0]", "8/0 divides by zero"),
     "eps of the evaluation": (
         "eps: [0.25, 0.5, 0.75]",
         "eps: [0.25, -0.5]",
@@ -53,6 +63,26 @@ STUDY_CASES = {
         "training.standard.epochs: input should be a valid integer, not '2'",
     ),
     "zero epochs": ("epochs: 2", "epochs: 0", "training.standard.epochs: input should be greater than 0, not 0"),
+    "no GPU for a training": (
+        "epochs: 2",
+        "epochs: 2\n    gpus_per_training: 0",
+        "training.standard.gpus_per_training: input should be greater than 0, not 0",
+    ),
+    "GPUs that do not divide a batch": (
+        "epochs: 2",
+        "epochs: 2\n    gpus_per_training: 3",
+        "training.standard.gpus_per_training: 3 GPUs cannot share a batch_size of 64 evenly",
+    ),
+    "more GPUs than images in a batch": (
+        "epochs: 2",
+        "epochs: 2\n    gpus_per_training: 128",
+        "training.standard.gpus_per_training: 128 GPUs cannot share a batch_size of 64 evenly",
+    ),
+    "several GPUs and a compiler": (
+        "seeds: [0]\n\ntraining:\n  standard: &standard\n    epochs: 2",
+        "compile: true\nseeds: [0]\n\ntraining:\n  standard: &standard\n    epochs: 2\n    gpus_per_training: 2",
+        "training.standard.gpus_per_training: compile must be false for a training on several GPUs",
+    ),
     "unknown norm": (
         "norm: l2\n  attacks",
         "norm: l3\n  attacks",
@@ -140,6 +170,17 @@ STUDY_CASES = {
         "D_R-nois:",
         "derived: 'D_R-noise' is missing (did you mean 'D_NR-noise'?); experiment A1 needs it",
     ),
+    "text in place of a mapping": (
+        "training:\n  standard: &standard\n    epochs: 2",
+        "training:\n  other: 3\n  standard: &standard\n    epochs: 2",
+        "training.other: should be a mapping, `name: value`, not 3",
+    ),
+    "a number in place of a list": ("seeds: [0]", "seeds: 0", "seeds: should be a list, `[value, value]`, not 0"),
+    "too many samples": (
+        "test: 0.25",
+        "test: 0.25\n  operations: [{kind: subset, split: train, samples: 2000}]",
+        "data.operations.0.samples: 2000 is more than the 1077 images of train",
+    ),
     "unknown experiment": ("A7: {}", "A77: {}", "experiments.A77: there is no such experiment (did you mean 'A7'?)"),
     "unknown setting": (
         "pathway_1: pathway-1",
@@ -213,14 +254,14 @@ def test_a_configuration_without_fields(workspace: Workspace, content: str) -> N
         assert done.stderr == "robustfeatures: config.yaml: the file must hold named fields\n"
 
 
-def test_a_class_out_of_range_stops_the_job_with_one_line(workspace: Workspace) -> None:
-    workspace.edit(STUDY, "target: random", "target: 10")
-    done = workspace.snakemake("results/smoke/tables/A2.csv", check=False)
+def test_a_class_out_of_range_stops_the_job_with_one_line(built: Workspace) -> None:
+    payloads, references = built.payloads(), set(built.folder.glob("results/artifacts/derived/*.json"))
+    built.edit(STUDY, "target: random", "target: 10")
+    done = built.snakemake("results/smoke/tables/A2.csv", check=False)
     assert done.returncode != 0
     expected = "method.target: class 10 is out of range, the data set has 10 classes"
     lines = [line for line in (done.stdout + done.stderr).splitlines() if expected in line]
     assert any(line.startswith("robustfeatures: derived/digits-D_rand-") for line in lines)
-    assert not list(workspace.folder.glob("results/artifacts/derived/digits-D_rand-*.json"))
-    labels = [json.loads(path.read_text())["label"] for path in workspace.folder.glob("results/artifacts/*/*.json")]
-    assert len(workspace.payloads()) == len(labels) > 0
-    assert workspace.command("verify").returncode == 0
+    assert set(built.folder.glob("results/artifacts/derived/*.json")) <= references
+    assert built.payloads() == payloads
+    assert built.command("verify").returncode == 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pyautoattack import AutoAttack as PyAutoAttack
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from robustfeatures.attacks.evaluating.noise import BROKEN_WITHOUT_GRADIENTS
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
@@ -50,9 +51,10 @@ def _find_broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, 
     found = [torch.zeros(0, dtype=torch.bool, device=positions.device)]
     if len(positions) == 0:
         return found[0]
-    chunks = torch.split(positions, task.batch_size)
-    read = task.images.batches(task.rows[positions.cpu()], task.batch_size)
-    network = _Contiguous(task.network)
+    # The draws of the package depend on its batch, which is therefore the planned one.
+    chunks = torch.split(positions, task.planned_batch_size)
+    read = task.images.batches(task.rows[positions.cpu()], task.planned_batch_size)
+    network = _Contiguous(task.network, task.batch_size)
     for chunk, (_, images) in zip(chunks, read, strict=True):
         labels = task.labels[chunk]
         with _isolated_settings(images.device):
@@ -60,7 +62,7 @@ def _find_broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, 
             original.attacks_to_run = [part]
             adversarial, _ = original.run_standard_evaluation(images.contiguous(), labels, batch_size=len(images))
         with torch.no_grad():
-            found.append(task.network(adversarial).argmax(dim=1) != labels)
+            found.append(network(adversarial).argmax(dim=1) != labels)
     return torch.cat(found)
 
 
@@ -77,15 +79,24 @@ def _build_autoattack(
 
 
 class _Contiguous(nn.Module):
-    """A network with contiguous input gradients, because the package calls `view` on them."""
+    """A network with contiguous input gradients, because the package calls `view` on them.
 
-    def __init__(self, network: nn.Module) -> None:
+    It takes at most `most_images` at once. A larger batch goes in parts, and the backward pass computes each of them
+    again, so that the memory holds one part.
+    """
+
+    def __init__(self, network: nn.Module, most_images: int) -> None:
         super().__init__()
         self.network = network
+        self.most_images = most_images
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.network(_ContiguousGradient.apply(images))  # type: ignore[no-untyped-call]  # torch's
-        return logits
+        contiguous: Tensor = _ContiguousGradient.apply(images)  # type: ignore[no-untyped-call]  # torch's
+        if len(images) <= self.most_images:
+            logits: Tensor = self.network(contiguous)
+            return logits
+        parts = torch.split(contiguous, self.most_images)
+        return torch.cat([checkpoint(self.network, part, use_reentrant=False) for part in parts])
 
 
 class _ContiguousGradient(torch.autograd.Function):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.evaluating.task import AttackTask
+from robustfeatures.engine.batch_size import BatchSize, fit_batch_size
 from robustfeatures.engine.batches import choose_batch_size, choose_block_rows, load_batches
 from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.engine.frozen_network import FrozenNetwork
@@ -49,13 +51,16 @@ class EvaluatedSplit:
     labels: torch.Tensor
     num_classes: int
 
-    def blocks(self) -> tuple[torch.Tensor, ...]:
-        """Return the rows (n,) of each block; blocks are evaluated independently."""
-        device, shape = self.images.device, self.images.image_shape
-        size = choose_block_rows(
-            len(self.images), choose_batch_size(device, shape), shape, fewest=MIN_BATCHES_PER_BLOCK
-        )
-        return torch.split(torch.arange(len(self.images)), size)
+    @cached_property
+    def batch_size(self) -> BatchSize:
+        """The number of images in a batch."""
+        return fit_batch_size(self.network, self.images.device, self.images.image_shape)
+
+
+def split_blocks(count: int, image_shape: tuple[int, ...], device: torch.device) -> tuple[torch.Tensor, ...]:
+    """Return the rows (n,) of each block of `count` images (C, H, W); blocks are evaluated independently."""
+    size = choose_batch_size(device, image_shape)
+    return torch.split(torch.arange(count), choose_block_rows(count, size, image_shape, fewest=MIN_BATCHES_PER_BLOCK))
 
 
 def load_split(parameters: Evaluation, run: Run) -> EvaluatedSplit:
@@ -74,15 +79,26 @@ def evaluate_block(
 ) -> BlockOutcome:
     """Run the attacks one after another on the images `rows`, int64 (n,); each attacks the images still robust.
 
-    `progress` receives the share that is done, 0 to 1.
+    `progress` receives the share that is done, 0 to 1. If the memory of the device does not suffice, the block begins
+    anew with smaller batches.
     """
+    return evaluated.batch_size.fit(lambda size: _evaluate(evaluated, rows, parameters, progress, size))
+
+
+def _evaluate(
+    evaluated: EvaluatedSplit,
+    rows: torch.Tensor,
+    parameters: Evaluation,
+    progress: Callable[[float], None],
+    batch_size: int,
+) -> BlockOutcome:
     network, images, num_classes = evaluated.network, evaluated.images, evaluated.num_classes
     radii = torch.tensor([eps for eps in sorted(parameters.eps) if eps > 0], device=images.device)
     clean = int(0 in parameters.eps)
     shape = (len(parameters.label_shifts), len(parameters.attacks), clean + len(radii), len(rows))
     outcomes = np.zeros(shape, np.bool_)
     diagnostics: dict[tuple[int, int, str], NDArray[np.int64]] = {}
-    predicted = _predict(network, images, rows)
+    predicted = _predict(network, images, rows, batch_size)
     rounds = shape[0] * shape[1]
     for shift, label_shift in enumerate(parameters.label_shifts):
         labels = ((evaluated.labels[rows] + label_shift) % num_classes).to(images.device)
@@ -97,7 +113,17 @@ def evaluate_block(
                 progress((before + share) / rounds)
 
             task = AttackTask(
-                network, images, rows, labels, parameters.norm, radii, robust, num_classes, progress=report_share
+                network,
+                images,
+                rows,
+                labels,
+                parameters.norm,
+                radii,
+                robust,
+                num_classes,
+                batch_size=batch_size,
+                planned_batch_size=evaluated.batch_size.planned,
+                progress=report_share,
             )
             if len(radii):
                 run: EvaluatingAttack[Any] = load_attribute(f"{attack.module}:attack")
@@ -112,31 +138,33 @@ def evaluate_block(
 
 
 @torch.no_grad()
-def _predict(network: torch.nn.Module, images: Batches, rows: torch.Tensor) -> torch.Tensor:
+def _predict(network: torch.nn.Module, images: Batches, rows: torch.Tensor, batch_size: int) -> torch.Tensor:
     """Predict the class of each of the images `rows`, int64 (n,)."""
-    batches = images.batches(rows, choose_batch_size(images.device, images.image_shape))
-    return torch.cat([network(batch).argmax(dim=1) for _, batch in batches])
+    return torch.cat([network(batch).argmax(dim=1) for _, batch in images.batches(rows, batch_size)])
 
 
-def count_correct(parameters: Evaluation, blocks: Sequence[BlockOutcome], num_classes: int) -> Iterator[Row]:
-    """Yield one row per label shift, radius and attack: the number of images that are robust after this attack.
+def count_correct(
+    parameters: Evaluation, blocks: Sequence[BlockOutcome], num_classes: int
+) -> Iterator[tuple[Row, NDArray[np.bool_]]]:
+    """Yield one row per label shift, radius and attack, and which images (N,) are robust after this attack.
 
     The column `attacks` is the number of attacks that have run, in the order of the list; 0 at radius 0.
     """
     robust = np.concatenate([block.robust for block in blocks], axis=3)
     for shift, label_shift in enumerate(parameters.label_shifts):
         for radius, eps in enumerate(sorted(parameters.eps)):
-            counts = robust[shift, :, radius].sum(axis=1).tolist()
-            for attacks, correct in enumerate(counts, start=1) if eps > 0 else [(0, counts[0])]:
-                yield {
+            images = robust[shift, :, radius]
+            for attacks, correct in enumerate(images, start=1) if eps > 0 else [(0, images[0])]:
+                row: Row = {
                     "metric": "accuracy",
                     "label_shift": label_shift,
                     "eps": eps,
                     "attacks": attacks,
-                    "correct": correct,
-                    "total": robust.shape[3],
+                    "correct": int(correct.sum()),
+                    "total": len(correct),
                     "classes": num_classes,
                 }
+                yield row, correct
 
 
 def count_diagnostics(parameters: Evaluation, blocks: Sequence[BlockOutcome]) -> Iterator[Row]:

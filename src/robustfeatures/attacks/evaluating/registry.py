@@ -37,37 +37,38 @@ class AttackEntry(Entry, Generic[S]):
     """One attack of an evaluation.
 
     settings: the settings in a study file; their `module`, named after the kind, has an `EvaluatingAttack` `attack`.
-    passes: the number of forward and backward passes for an image that is never broken, given the settings and the
-        number of radii; a forward pass alone counts a third.
+    forwards: the work for an image that is never broken, in forward passes, given the settings and the number of radii;
+        a backward pass to the image counts one more.
     norms: the norms that the attack supports.
     """
 
     settings: type[S]
-    passes: Callable[[S, int], float]
+    forwards: Callable[[S, int], float]
     norms: tuple[NormName, ...] = ("l2", "linf")
 
 
-def _pgd_passes(settings: PGD, radii: int) -> float:
-    return radii * (settings.steps + 1) * len(settings.relative_step_sizes) * (1 + settings.random_starts)
+def _pgd_forwards(settings: PGD, radii: int) -> float:
+    """Each run also evaluates its last iterate."""
+    return 2 * radii * (settings.steps + 1) * len(settings.relative_step_sizes) * (1 + settings.random_starts)
 
 
-def _autoattack_passes(settings: AutoAttack, radii: int) -> float:
-    """100 iterations for the label or for each of nine targets; FAB adds forward passes."""
-    parts = {"apgd-ce": 100.0, "apgd-t": 900.0, "fab-t": 1200.0, "square": settings.queries / 3}
+def _autoattack_forwards(settings: AutoAttack, radii: int) -> float:
+    """100 iterations for the label or for each of nine targets. APGD begins with a gradient; FAB adds forwards."""
+    parts = {"apgd-ce": 2 * 101, "apgd-t": 9 * 2 * 101, "fab-t": 9 * 3 * 100, "square": settings.queries}
     return radii * sum(parts[part] for part in settings.parts)
 
 
 ATTACKS: dict[str, AttackEntry[Any]] = index_by_name(
-    AttackEntry(name="pgd", settings=PGD, passes=_pgd_passes),
+    AttackEntry(name="pgd", settings=PGD, forwards=_pgd_forwards),
     # One search for all radii.
     AttackEntry(
         name="cw-l2",
         settings=CarliniWagner,
-        passes=lambda settings, radii: settings.searches * settings.steps,
+        forwards=lambda settings, radii: 2 * settings.searches * settings.steps,
         norms=("l2",),
     ),
-    AttackEntry(name="autoattack", settings=AutoAttack, passes=_autoattack_passes),
-    AttackEntry(name="noise", settings=Noise, passes=lambda settings, radii: radii * settings.draws / 3),
+    AttackEntry(name="autoattack", settings=AutoAttack, forwards=_autoattack_forwards),
+    AttackEntry(name="noise", settings=Noise, forwards=lambda settings, radii: radii * settings.draws),
 )
 check_kinds(ATTACKS, {name: entry.settings for name, entry in ATTACKS.items()}, Attack)
 

@@ -17,6 +17,10 @@ Positive = Annotated[float, Gt(0)]
 RelativeStep = Annotated[float, Gt(0), Le(2)]
 
 
+# What captions call an attack, where it is not its kind.
+TITLES = {"pgd": "PGD", "cw-l2": "CW", "autoattack": "AutoAttack", "noise": "random noise"}
+
+
 class AttackSettings(Strict):
     """An attack of an evaluation."""
 
@@ -27,19 +31,26 @@ class AttackSettings(Strict):
         """The module that runs the attack; only recipes that name the attack depend on its code."""
         return f"robustfeatures.attacks.evaluating.{self.kind.replace('-', '_')}"
 
+    @property
+    def title(self) -> str:
+        """What captions call the attack."""
+        return TITLES.get(self.kind, self.kind)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PGD(AttackSettings):
     """Projected gradient descent on the cross-entropy (Madry et al., 2018), with several starts and step sizes.
 
-    The first run starts at the image; `random_starts` more start at random points of the ball. Each start is combined
-    with each step size, `relative_step_sizes` * eps. An image is robust if no iterate of any run is misclassified.
+    Each start is combined with each step size. An image is robust if no iterate of any run is misclassified.
     """
 
     kind: Literal["pgd"]
     steps: Count
+    """The number of steps of each run."""
     relative_step_sizes: Annotated[tuple[RelativeStep, ...], MinLen(1)]
+    """The lengths of a step as shares of the radius; each is a run of its own."""
     random_starts: Annotated[int, Ge(0)] = 0
+    """The number of runs from random points of the ball, beside the run from the image."""
 
     @property
     def name(self) -> str:
@@ -52,15 +63,18 @@ class PGD(AttackSettings):
 class CarliniWagner(AttackSettings):
     """The L2 attack of Carlini and Wagner (2017), which searches for the nearest adversarial example.
 
-    One run serves all eps. It tries `searches` values of the constant c for each image, starting with
-    `initial_constant`, each with `steps` steps of Adam.
+    One run serves all eps.
     """
 
     kind: Literal["cw-l2"]
     searches: Count = 9
+    """The number of values of the constant c that are tried for each image."""
     steps: Count = 1000
+    """The steps of Adam for each value of c."""
     learning_rate: Positive = 0.01
+    """The learning rate of Adam."""
     initial_constant: Positive = 0.001
+    """The first value of c."""
 
     @property
     def name(self) -> str:
@@ -70,10 +84,9 @@ class CarliniWagner(AttackSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class AutoAttack(AttackSettings):
-    """The standard version of AutoAttack (Croce and Hein, 2020), in the code of its authors: the package pyautoattack.
+    """AutoAttack (Croce and Hein, 2020) in the code of its authors, the package pyautoattack.
 
-    Its parts run one after another: APGD-CE, targeted APGD-DLR, targeted FAB, and Square with `queries` queries. The
-    standard version has all four parts and 5000 queries.
+    The standard version has all four parts, APGD-CE, targeted APGD-DLR, targeted FAB and Square, and 5000 queries.
     """
 
     kind: Literal["autoattack"]
@@ -83,7 +96,9 @@ class AutoAttack(AttackSettings):
         "fab-t",
         "square",
     )
+    """The attacks that run, in this order."""
     queries: Count = 5000
+    """The number of queries of Square for each image."""
 
     @property
     def name(self) -> str:
@@ -98,6 +113,7 @@ class Noise(AttackSettings):
 
     kind: Literal["noise"]
     draws: Count
+    """The number of random points for each image."""
 
     @property
     def name(self) -> str:
@@ -118,9 +134,16 @@ class Evaluation(Strict):
     """
 
     split: Split
+    """The split that is attacked."""
     norm: NormName
+    """The norm of the radii."""
     attacks: Attacks
+    """The attacks, one after another."""
     precision: Precision = "float32"
+    """The number format of convolutions and matrix products."""
     compile: bool = False
+    """Whether torch compiles the network."""
     eps: Annotated[tuple[Radius, ...], MinLen(1)]
+    """The radii, in pixels of [0, 1]; 0 is the clean accuracy."""
     label_shifts: Annotated[tuple[Annotated[int, Ge(0)], ...], MinLen(1)] = (0,)
+    """The shifts s of the labels (y + s) mod C; 0 is the true label."""

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.attacks.norms import Norm, load_norm
-from robustfeatures.engine.batches import choose_batch_size
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches
@@ -23,6 +22,8 @@ class AttackTask:
     rows: the rows of the n images in the split, int64 (n,) on the CPU.
     labels: the classes (n,) of the images; an attack succeeds if the network predicts another class.
     radii: the radii (R,) of the ball, above 0 and in rising order.
+    batch_size: the number of images in a batch.
+    planned_batch_size: what `batch_size` would be if the memory of the device sufficed.
     robust: bool (n, R), True if no earlier attack broke the image at the radius. An image that is robust at a radius is
         robust at all smaller radii.
     progress: receives the share of the images that are done, 0 to 1.
@@ -38,6 +39,8 @@ class AttackTask:
     radii: Tensor
     robust: Tensor
     num_classes: int
+    batch_size: int
+    planned_batch_size: int
     progress: Callable[[float], None] = lambda share: None
 
     @property
@@ -49,11 +52,6 @@ class AttackTask:
     def robust_levels(self) -> Tensor:
         """The number of radii at which each image is robust, int64 (n,)."""
         return self.robust.sum(dim=1)
-
-    @property
-    def batch_size(self) -> int:
-        """The number of images in a batch."""
-        return choose_batch_size(self.images.device, self.images.image_shape)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Gt, Le, MinLen
+from pydantic import AfterValidator
 
-from robustfeatures.attacks.settings import NormName
+from robustfeatures.attacks.settings import NORM_NAMES as NORM_NAMES
+from robustfeatures.attacks.settings import NormName, check_radii
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -20,21 +22,25 @@ if TYPE_CHECKING:
 PAPER = "at-odds-2019"
 # A probe records test accuracy during training, so no evaluation is needed.
 TEST = Probe(name="test", input="data", split="test")
-NORM_NAMES = {"l2": "L2", "linf": "Linf"}
 # Radii of the paper are fractions of 255; published and measured rows are matched after rounding to these digits.
 EPS_DIGITS = 4
 STANDARD = "standard"
 
-RadiiPerNorm = Annotated[Mapping[NormName, Annotated[tuple[PositiveFloat, ...], MinLen(1)]], MinLen(1)]
+RadiiPerNorm = Annotated[
+    Mapping[NormName, Annotated[tuple[PositiveFloat, ...], MinLen(1)]], MinLen(1), AfterValidator(check_radii)
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdversarialTrainings(Strict):
-    """The named standard training, and the attack of its adversarial versions: steps, and step size over eps."""
+    """The standard training, and the attack of its adversarial versions."""
 
     training: str = "standard"
+    """The standard training."""
     steps: PositiveInt = 7
+    """The steps of the attack in adversarial training."""
     relative_step_size: Annotated[float, Gt(0), Le(1)] = 0.25
+    """The length of a step as a share of the radius."""
 
 
 def training_name(norm: NormName, eps: float) -> str:

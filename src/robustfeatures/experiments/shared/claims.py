@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from robustfeatures.experiments.shared.intervals import confidence_interval
+from robustfeatures.experiments.shared.intervals import Interval, confidence_interval
+
+# What the interval of a claim is over.
+SEEDS, ONE_NETWORK = "seeds", "one network"
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,13 @@ class Claim:
     """One sentence of a paper, which holds if `values` exceed `threshold`.
 
     There is one value per seed, in percentage points unless `quantity` says otherwise.
+
+    Attributes:
+        setting: names the case if a study repeats the sentence in several (a norm, a data set, an initialisation). The
+            sentence is the same in all of them and counts once.
+        control: whether the sentence is a check of ours, which no paper prints. Controls are counted apart.
+        share: whether the values are shares in percent, or minus shares if the threshold is below 0. Then the interval
+            stays within 0 to 100, or -100 to 0.
     """
 
     sentence: str
@@ -22,33 +33,53 @@ class Claim:
     quantity: str
     values: Sequence[float]
     threshold: float = 0.0
+    setting: str = ""
+    control: bool = False
+    share: bool = False
 
-    def judge(self) -> dict[str, object]:
-        """The verdict as a row: value, 95 % interval over seeds (Student's t), lower end minus threshold as margin.
+    def judge(self, over_images: Interval | None = None) -> dict[str, object]:
+        """The verdict as a row: value, 95 % interval and what it is over, lower end minus threshold as margin.
 
-        The verdict is "held" if the whole interval lies above the threshold, "not tested" with fewer than two seeds.
+        The interval is over seeds (Student's t). A claim with one value has none; it is judged by `over_images`, the
+        interval over test images (see `resampling`), if that is given.
+
+        The verdict is "held" if the whole interval lies above the threshold, "contradicted" if the whole interval lies
+        below, "undecided" if it does neither, "not tested" without an interval.
         """
         values = np.asarray(self.values, dtype=float)
-        mean = float(values.mean()) if len(values) else float("nan")
-        row: dict[str, object] = {
+        (low, high), over = confidence_interval(values), SEEDS
+        if len(values) == 1 and over_images is not None:
+            (low, high), over = over_images, ONE_NETWORK
+        if self.share:
+            low, high = np.clip([low, high], *((-100, 0) if self.threshold < 0 else (0, 100)))
+        known = bool(np.isfinite([low, high]).all())
+        return {
             "claim": self.sentence,
+            "setting": self.setting,
+            "control": self.control,
             "source": self.source,
             "quantity": self.quantity,
-            "value": _round(mean),
+            "value": _round(_mean(values)) if len(values) else float("nan"),
             "threshold": self.threshold,
             "seeds": len(values),
+            "low": _round(low) if known else None,
+            "high": _round(high) if known else None,
+            "interval": over if known else "",
+            "margin": _round(low - self.threshold) if known else None,
+            "verdict": _verdict(low, high, self.threshold) if known else "not tested",
         }
-        if len(values) < 2:
-            return {**row, "low": None, "high": None, "margin": None, "verdict": "not tested"}
-        low, high = confidence_interval(values)
-        margin = low - self.threshold
-        return {
-            **row,
-            "low": _round(low),
-            "high": _round(high),
-            "margin": _round(margin),
-            "verdict": "held" if margin > 0 else "not held",
-        }
+
+
+def _verdict(low: float, high: float, threshold: float) -> str:
+    if low > threshold:
+        return "held"
+    return "contradicted" if high < threshold else "undecided"
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    """The mean; 0 where only the rounding of a sum of larger values is left."""
+    mean = float(values.mean())
+    return 0.0 if abs(mean) < 1e-12 * np.abs(values).max() else mean
 
 
 def _round(value: float) -> float:

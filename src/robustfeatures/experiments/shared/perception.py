@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import MinLen
+from pydantic import AfterValidator
 
-from robustfeatures.attacks.settings import NormName
+from robustfeatures.attacks.settings import NormName, check_radii
 from robustfeatures.data.settings import Subset
 from robustfeatures.derived.settings import UntargetedAttack
 from robustfeatures.engine.settings import Fraction, PositiveFloat, PositiveInt
@@ -23,36 +24,38 @@ if TYPE_CHECKING:
 
     from robustfeatures.data.dataset import ImageDataset
 
-RadiusPerNorm = Annotated[Mapping[NormName, PositiveFloat], MinLen(1)]
+RadiusPerNorm = Annotated[Mapping[NormName, PositiveFloat], MinLen(1), AfterValidator(check_radii)]
 TITLES = {STANDARD: "standard", "l2": "L2-trained", "linf": "Linf-trained"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerceptionSettings(AdversarialTrainings):
-    """The training radius per norm, the numbers of measured and of shown images, and the limit of low frequencies.
-
-    Measurements are means over `images` of the test split. Class means are taken over `references` images of the train
-    split. Frequencies up to `low_frequency` times the highest one count as low.
-    """
+    """The training radii, and the images that are measured and shown."""
 
     eps: RadiusPerNorm
+    """The training radius of each norm."""
     images: PositiveInt
+    """The number of images of the test split that are measured."""
     references: PositiveInt
+    """The number of images of the train split whose means stand for the classes."""
     shown: PositiveInt = 10
+    """The number of images that the figure shows."""
     low_frequency: Fraction = 0.5
+    """The share of the highest frequency up to which a frequency is low."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LargeRadiusSettings(PerceptionSettings):
-    """The radius of the adversarial examples per norm, much larger than the training radius, and the steps of PGD.
-
-    An interpolation has `points` images, including both ends.
-    """
+    """The attack with a radius much larger than that of training, and the interpolations."""
 
     large_eps: RadiusPerNorm
+    """The radius of the adversarial examples in each norm."""
     large_steps: PositiveInt = 60
+    """The steps of PGD."""
     large_relative_step_size: PositiveFloat = 0.05
+    """The length of a step as a share of the radius."""
     points: PositiveInt = 21
+    """The number of images of an interpolation, both ends included."""
 
 
 def select_images(pieces: Pieces, settings: PerceptionSettings) -> Recipe:

@@ -21,7 +21,7 @@ def summarise_seeds(rows: pd.DataFrame, by: Sequence[str], *, values: Sequence[s
     """One line per `by`, in order of appearance, with the number of `seeds`.
 
     Each quantity x of `values` has the columns x (mean), x_std (standard deviation with n - 1), x_low and x_high (ends
-    of the 95 % interval of the mean).
+    of the 95 % interval of the mean; tables keep those of shares within 0 to 100 %).
 
     Accuracies (percent) are rounded to two decimals, other quantities to six significant digits.
     """
@@ -62,9 +62,12 @@ def add_published(
 
 def select_by_seed(rows: pd.DataFrame, *, value: str = "accuracy", **where: object) -> pd.Series:
     """`value` (accuracy in percent) of the rows that match all of `where`, indexed by seed."""
+    chosen = np.ones(len(rows), dtype=bool)
     for column, wanted in where.items():
-        rows = rows[rows[column] == wanted]
-    return rows.set_index("seed")[value]
+        chosen &= np.asarray(rows[column].to_numpy() == wanted)
+    # A claim that is resampled selects thousands of times; pandas' own selection takes ten times as long.
+    seeds = pd.Index(rows["seed"].to_numpy()[chosen], name="seed")
+    return pd.Series(rows[value].to_numpy()[chosen], index=seeds, name=value)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Accuracy against a swept quantity, and the size at which the gain of one training over another ends."""
+"""Accuracy against a swept quantity: its trend, and the size at which the gain of one training over another ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +10,31 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from robustfeatures.experiments.shared.intervals import confidence_interval
-from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, log_axis
+from robustfeatures.experiments.shared.plots.lines import draw_mean
+from robustfeatures.experiments.shared.plots.style import (
+    COLOURS,
+    MARKERS,
+    SMALL,
+    TITLE,
+    WIDEST,
+    accuracy_limits,
+    log_axis,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+YLABEL = "accuracy (%)"
+
+
+def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
+    """Spearman's rank correlation, -1 to 1; 0 if one of the lists is constant."""
+    # A slow import that few tables and figures need.
+    from scipy import stats
+
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 0.0
+    return float(stats.spearmanr(x, y).statistic)
 
 
 def find_crossing(samples: Sequence[float], gains: Sequence[float]) -> float:
@@ -49,65 +70,72 @@ def plot_panels(
     x: str,
     xlabel: str,
     line: str | None = None,
+    line_label: Callable[[float], str] = "{:g}".format,
     log_x: bool = False,
     crossings: pd.DataFrame | None = None,
 ) -> Figure:
-    """Accuracy (percent) against `x`: a panel with its own axes per norm, a line with its band per value of `line`.
+    """Accuracy (percent) against `x`: a panel per norm on one scale of accuracy, a line per value of `line`.
 
-    Lines are means over seeds, bands standard deviations.
-    `crossings` (columns norm, `line`, crossing, crossing_low, crossing_high) are drawn as bars at the bottom.
+    Lines are means over seeds, bands standard deviations within 0 to 100 %.
+    `crossings` (columns norm, `line`, crossing, crossing_low, crossing_high) stand in a strip below each panel.
     """
     norms = list(rows["norm"].unique())
-    figure = Figure(figsize=(4.2 * len(norms), 3.4), layout="constrained")
-    for axes, norm in zip(figure.subplots(1, len(norms), squeeze=False)[0], norms, strict=True):
-        part = rows[rows["norm"] == norm]
+    strip = crossings is not None and crossings["crossing"].notna().any()
+    figure = Figure(figsize=(min(4.4 * len(norms), WIDEST), 4.6 if strip else 3.4), layout="constrained")
+    grid = figure.subplots(
+        2 if strip else 1, len(norms), squeeze=False, sharey="row", height_ratios=(4, 1) if strip else (1,)
+    )
+    for column, norm in enumerate(norms):
+        axes, part = grid[0, column], rows[rows["norm"] == norm]
         lines = [None] if line is None else sorted(part[line].unique())
-        for number, value in enumerate(lines):
-            _line(axes, part if value is None else part[part[line] == value], x, value, number)
-        if crossings is not None:
-            found = crossings[crossings["norm"] == norm].dropna(subset="crossing").to_dict("records")
-            _bars(axes, [(lines.index(row[line]), row) for row in found])
+        for number, each in enumerate(lines):
+            mine = part if each is None else part[part[line] == each]
+            label = "" if each is None else line_label(each)
+            draw_mean(axes, mine, x=x, value="accuracy", ylabel=YLABEL, number=number, label=label)
         if log_x:
             log_axis(axes, "x")
-        axes.set(xlabel=xlabel, ylabel="accuracy (%)")
-        if line is None:
-            axes.set_title(norm)
-        else:
-            # The legend is above the panel because the bars are at its bottom.
-            axes.set_title(f"{norm}, {line.replace('_', ' ')}", pad=22)
-            axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=len(lines))
+        axes.set_title(norm, fontsize=TITLE, pad=6 if line is None else 22)
+        if line is not None:
+            axes.legend(frameon=False, fontsize=SMALL, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=len(lines))
+        if strip:
+            assert crossings is not None
+            found = crossings[crossings["norm"] == norm].dropna(subset="crossing").to_dict("records")
+            if log_x:
+                log_axis(grid[1, column], "x")
+            _strip(grid[1, column], axes, [(lines.index(row[line]), row) for row in found])
+        grid[-1, column].set_xlabel(xlabel)
+    grid[0, 0].set(ylabel=YLABEL, ylim=accuracy_limits(rows["accuracy"]))
     return figure
 
 
-def _line(axes: Axes, rows: pd.DataFrame, x: str, value: float | None, number: int) -> None:
-    found = rows.groupby(x)["accuracy"].agg(["mean", "std"])
-    spread = found["std"].fillna(0.0)
-    colour = COLOURS[number % len(COLOURS)]
-    axes.plot(
-        found.index,
-        found["mean"],
-        linestyle=STYLES[number % len(STYLES)],
-        marker=MARKERS[number % len(MARKERS)],
-        markersize=3.5,
-        color=colour,
-        label=None if value is None else f"{value:g}",
-    )
-    axes.fill_between(found.index, found["mean"] - spread, found["mean"] + spread, color=colour, alpha=0.2, lw=0)
-
-
-def _bars(axes: Axes, crossings: Sequence[tuple[int, Mapping[Any, Any]]]) -> None:
-    """Draw each crossing below all lines, in the colour of its line."""
-    low, high = axes.get_ylim()
-    gap = 0.05 * (high - low)
-    for place, (number, row) in enumerate(crossings):
-        beyond = [[row["crossing"] - row["crossing_low"]], [row["crossing_high"] - row["crossing"]]]
+def _strip(axes: Axes, above: Axes, crossings: Sequence[tuple[int, Mapping[Any, Any]]]) -> None:
+    """Draw each crossing with its interval and its number, in the colour of its line, below the panel `above`."""
+    for number, row in crossings:
         axes.errorbar(
             row["crossing"],
-            low - gap * (place + 1),
-            xerr=beyond,
+            -number,
+            xerr=[[row["crossing"] - row["crossing_low"]], [row["crossing_high"] - row["crossing"]]],
             color=COLOURS[number % len(COLOURS)],
             marker=MARKERS[number % len(MARKERS)],
             markersize=3.5,
             capsize=2,
             linewidth=1,
         )
+        axes.annotate(
+            f"{row['crossing']:.3g}",
+            (row["crossing"], -number),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=SMALL,
+        )
+    above.tick_params(labelbottom=False, which="both")
+    lowest = max((number for number, _ in crossings), default=0)
+    axes.set(
+        xlim=above.get_xlim(),
+        ylim=(-lowest - 0.5, 0.2 if not crossings else 1.0 - min(number for number, _ in crossings)),
+        yticks=[],
+    )
+    axes.spines["left"].set_visible(False)
+    axes.set_title("size at which the gain ends" if crossings else "no gain ends", fontsize=SMALL)

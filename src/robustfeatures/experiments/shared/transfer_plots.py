@@ -9,9 +9,30 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
-from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS
+from robustfeatures.experiments.shared.plots.style import (
+    COLOURS,
+    MARKERS,
+    SMALL,
+    TEXT,
+    TITLE,
+    WIDEST,
+    label_horizontal,
+    legend_above,
+)
 from robustfeatures.experiments.shared.summaries import correlation
+
+# With fewer clusters of networks a line shows where the clusters lie, not how accuracy and transfer go together.
+FEWEST_CLUSTERS = 5
+# Accuracies closer than this share of their range belong to one cluster.
+ONE_CLUSTER = 0.1
+
+
+def count_clusters(values: ArrayLike) -> int:
+    """How many groups the values form, which more than a tenth of their range separates from one another."""
+    gaps = np.diff(np.sort(np.asarray(values, dtype=float)))
+    return int((gaps > ONE_CLUSTER * gaps.sum()).sum()) + 1
 
 
 def plot_matrices_and_lines(rates: pd.DataFrame, beside: pd.DataFrame, *, attacks: Sequence[str]) -> Figure:
@@ -19,34 +40,39 @@ def plot_matrices_and_lines(rates: pd.DataFrame, beside: pd.DataFrame, *, attack
 
     `beside` has the columns target, attack, seed, transfer_rate and accuracy, both in percent.
     """
-    figure = Figure(figsize=(4.4 * len(attacks), 6.4), layout="constrained")
+    figure = Figure(figsize=(min(4.4 * len(attacks), WIDEST), 7.0), layout="constrained")
     grid = figure.subplots(2, len(attacks), squeeze=False, height_ratios=(1, 1.1))
     for column, attack in enumerate(attacks):
-        _matrix(grid[0, column], rates[rates["attack"] == attack])
-        grid[0, column].set_title(attack)
+        _matrix(grid[0, column], rates[rates["attack"] == attack], named=column == 0)
+        grid[0, column].set_title(attack, fontsize=TITLE)
         _scatter(grid[1, column], beside[beside["attack"] == attack])
-    handles, labels = grid[1, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    label_horizontal(figure, list(grid[1]), "accuracy on D, trained on D_det (%)")
+    grid[1, 0].set_ylabel("transfer rate (%)")
+    legend_above(figure, grid[1, 0].get_legend_handles_labels()[0])
     return figure
 
 
-def _matrix(axes: Axes, rates: pd.DataFrame) -> None:
+def _matrix(axes: Axes, rates: pd.DataFrame, *, named: bool) -> None:
     names = list(rates["row"].unique())
     values = rates.pivot_table(index="row", columns="target", values="transfer_rate", dropna=False)
     matrix = values.reindex(index=names, columns=names).to_numpy(dtype=float)
     axes.imshow(matrix, cmap="Greys", vmin=0, vmax=100, aspect="auto", interpolation="nearest")
     for (row, column), value in np.ndenumerate(matrix):
         shown = "-" if np.isnan(value) else f"{value:.0f}"
-        axes.text(column, row, shown, ha="center", va="center", color="white" if value > 55 else "black", fontsize=8)
-    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=7)
-    axes.set_yticks(range(len(names)), names, fontsize=7)
+        axes.text(
+            column, row, shown, ha="center", va="center", color="white" if value > 55 else "black", fontsize=SMALL
+        )
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor", fontsize=SMALL)
+    axes.set_yticks(range(len(names)), names if named else [""] * len(names), fontsize=SMALL)
     axes.set_xlabel("fooled network (cells: transfer rate, %)")
-    axes.set_ylabel("made on")
+    if named:
+        axes.set_ylabel("made on")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
 
 def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
+    """Networks as large points, their seeds as small ones, and r; a line through enough clusters of networks."""
     for number, (name, seeds) in enumerate(beside.groupby("target", sort=False)):
         style: dict[str, Any] = {
             "color": COLOURS[number % len(COLOURS)],
@@ -57,14 +83,10 @@ def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
         axes.plot(seeds["accuracy"].mean(), seeds["transfer_rate"].mean(), markersize=7, label=str(name), **style)
     means = beside.groupby("target")[["accuracy", "transfer_rate"]].mean().dropna()
     if len(means) > 2 and means.nunique().min() > 1:
-        # A slow import that few tables and figures need.
-        from scipy import stats
-
-        line = stats.linregress(means["accuracy"], means["transfer_rate"])
-        ends = np.array([means["accuracy"].min(), means["accuracy"].max()])
-        axes.plot(ends, line.intercept + line.slope * ends, "-", color="black", linewidth=0.8)
         found = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist())
-        axes.set_title(f"r = {found.value:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})", fontsize=8)
-    axes.set_xlabel("accuracy on D, trained on D_det (%)")
-    axes.set_ylabel("transfer rate (%)")
+        axes.set_title(f"r = {found.value:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})", fontsize=TEXT)
+        if count_clusters(means["accuracy"]) >= FEWEST_CLUSTERS:
+            slope, intercept = np.polyfit(means["accuracy"], means["transfer_rate"], 1)
+            ends = np.array([means["accuracy"].min(), means["accuracy"].max()])
+            axes.plot(ends, intercept + slope * ends, "-", color="black", linewidth=0.8, label="least squares")
     axes.set_ylim(-2, 102)

@@ -50,7 +50,9 @@ def identify_science(entries: tuple[str, ...]) -> dict[str, Any]:
     """
     found = reach.reach(entries)
     libraries = dict(sorted(one for library in found.libraries for one in _versions(library)))
-    return {"code": digest({"entries": sorted(entries), "modules": found.modules}), "libraries": libraries}
+    # Where the user's own file lies is not part of the identity.
+    named = sorted(reach.own_file_name(entry) or entry for entry in entries)
+    return {"code": digest({"entries": named, "modules": found.modules}), "libraries": libraries}
 
 
 def clear_caches() -> None:
@@ -63,14 +65,15 @@ def clear_caches() -> None:
 def drop_unset(parameters: Any) -> Any:
     """Parameters, as JSON values, without options that are off (None, False, empty) and without paths of known files.
 
-    A new option that is off therefore changes no identity. A file with a `sha256` is identified by it, not by `path`.
+    A new option that is off therefore changes no identity. A file with a `sha256` is identified by it, not by its
+    `path` or `weights`.
     """
     if isinstance(parameters, dict):
         is_known_file = parameters.get("sha256") is not None
         return {
             name: drop_unset(value)
             for name, value in parameters.items()
-            if not _is_off(value) and not (is_known_file and name == "path")
+            if not _is_off(value) and not (is_known_file and name in ("path", "weights"))
         }
     if isinstance(parameters, list):
         return [drop_unset(value) for value in parameters]

@@ -14,14 +14,16 @@ from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.canonical import canonical_json, digest, to_json
 from robustfeatures.pipeline.plan.recipe import Recipe
-from robustfeatures.pipeline.study.checks import check_attacks, has_split
+from robustfeatures.pipeline.study.checks import check_attacks, check_eps, has_split
 from robustfeatures.pipeline.study.grids import Cell
 from robustfeatures.pipeline.study.parameters import Measurement, Parameters
-from robustfeatures.pipeline.study.study import Robustness, Study
+from robustfeatures.pipeline.study.study import DerivedSet, Robustness, Study
 from robustfeatures.training.settings import Model, Probe, Training
 
 T = TypeVar("T")
 
+# The role of the predictions of a logistic regression of the pixels, fitted to the derived set.
+LOGISTIC_REGRESSION = "logistic-regression"
 # Models trained on derived sets take other seeds than the source models, so that no two share an initialisation.
 DOWNSTREAM_SEED = 1000
 
@@ -32,6 +34,12 @@ class Pieces:
 
     study: Study
     _made: dict[Hashable, Recipe] = field(default_factory=dict)
+
+    def of_experiment(self, identifier: str) -> Pieces:
+        """The same pieces with the seeds that an experiment uses."""
+        used = self.study.experiment_seeds(identifier)
+        seeds = tuple(seed for seed in self.study.seeds if seed in used)
+        return self if seeds == self.study.seeds else replace(self, study=replace(self.study, seeds=seeds))
 
     def data(self, name: str = "D") -> Recipe:
         """The original data set D, or another one that the study names.
@@ -45,11 +53,10 @@ class Pieces:
 
     def _data(self, name: str) -> Recipe:
         if name != "D":
-            data = _named(self.study.other_data, name, "other_data")
+            data = self._find(self.study.other_data, name, "other_data")
             return self._recipe(name, data, {})
-        if self.study.data is None:
-            raise UserError("data: the field is missing")
-        return self._recipe(self.study.data.source, self.study.data, {})
+        given = self.study.data or self._lack("data", "the field is missing")
+        return self._recipe(given.source, given, {})
 
     def data_with(self, label: str, operations: Sequence[Operation], *, data: str = "D") -> Recipe:
         """D, or another original data set, with further operations after its own; `label` describes them."""
@@ -60,10 +67,10 @@ class Pieces:
 
     def training(self, name: str) -> Training:
         """A named training of the study."""
-        return _named(self.study.training, name, "training")
+        return self._find(self.study.training, name, "training")
 
     def source_model(self, training: str, seed: int, *, data: str = "D", architecture: str | None = None) -> Recipe:
-        """The network that a named training trains on D or on another original data set."""
+        """The network that a named training trains on D or on another original data set, or one of the `models`."""
         label = "-".join(part for part in (self.data(data).label, architecture, training) if part)
         return self.model(label, training, seed, {"data": self.data(data)}, architecture=architecture)
 
@@ -81,8 +88,10 @@ class Pieces:
         """A network that a training, given by name or in full, trains on the input "data".
 
         Probes name inputs. Networks that must not share their initialisation differ in `seed_offset`, which the label
-        does not show.
+        does not show. If `training` names one of the `models`, it is that network, whatever the seed.
         """
+        if isinstance(training, str) and training in self.study.models:
+            return self._pretrained(label, training, inputs["data"], architecture, probes)
         parameters = Model(
             architecture=self.architecture(architecture),
             training=self.training(training) if isinstance(training, str) else training,
@@ -93,12 +102,34 @@ class Pieces:
         )
         return self._recipe(label, parameters, inputs, seed)
 
-    def derived(self, name: str, seed: int, *, data: str = "D") -> Recipe:
-        """A named derived data set, made from D or from another data set with the source model of the same seed."""
-        derived = _named(self.study.derived, name, "derived")
-        self._check_splits(name, derived.splits, data)
-        inputs = {"data": self.data(data), "source": self.source_model(derived.source, seed, data=data)}
-        return self.derived_with(f"{self.data(data).label}-{name}", derived.method, seed, inputs, splits=derived.splits)
+    def _pretrained(
+        self, label: str, name: str, data: Recipe, architecture: str | None, probes: Sequence[Probe]
+    ) -> Recipe:
+        """The network of that name, trained elsewhere, for the classes and the images of a data set."""
+        if not isinstance(data.parameters, Data):
+            raise UserError(f"models.{name}: trained elsewhere, so it cannot be trained on a derived set")
+        if architecture is not None:
+            raise UserError(f"models.{name}: has its own architecture, not {architecture!r}")
+        if probes:
+            raise UserError(f"models.{name}: trained elsewhere, so its training cannot be probed")
+        return self._recipe(label, self.study.models[name], {"data": data})
+
+    def derived_set(self, name: str) -> DerivedSet:
+        """A named entry of the study's `derived`."""
+        return self._find(self.study.derived, name, "derived")
+
+    def derived(self, name: str, seed: int, *, data: str = "D", splits: Sequence[Split] | None = None) -> Recipe:
+        """A named derived data set, made from D or from another data set with the source model of the same seed.
+
+        `splits` replace those that the study derives.
+        """
+        derived = self.derived_set(name)
+        chosen = splits or derived.splits
+        self._check_splits(name, chosen, data)
+        # Other data sets keep their own images; only D may be a part of what its source has seen.
+        seen = derived.source_data if derived.source_data and data == "D" else data
+        inputs = {"data": self.data(data), "source": self.source_model(derived.source, seed, data=seen)}
+        return self.derived_with(f"{self.data(data).label}-{name}", derived.method, seed, inputs, splits=chosen)
 
     def _check_splits(self, name: str, splits: Sequence[Split], data: str) -> None:
         parameters, field = self.data(data).parameters, "data" if data == "D" else f"other_data.{data}"
@@ -139,12 +170,21 @@ class Pieces:
     ) -> Recipe:
         """The network trained on a named derived data set, with the training of that set or with another named one.
 
-        Probes may use the inputs "data" (the derived set) and "original" (D).
+        Probes may use the inputs "data" (the derived set) and "original" (D), and `LOGISTIC_REGRESSION` as their simple
+        classifier.
         """
-        chosen = training or _named(self.study.derived, name, "derived").training
+        chosen = training or self.derived_set(name).training
         inputs = {"data": self.derived(name, seed, data=data)}
         if any(probe.input == "original" for probe in probes):
             inputs["original"] = self.data(data)
+        for probe in probes:
+            if probe.simple_classifier == LOGISTIC_REGRESSION:
+                label = f"{self.data(data).label}-{name}-{LOGISTIC_REGRESSION}"
+                fitted = {"data": inputs["data"], "predicted": inputs[probe.input]}
+                settings = {"split": probe.split}
+                inputs[LOGISTIC_REGRESSION] = self.measurement(
+                    label, "measurements.logistic_regression", settings, fitted, seed=seed
+                )
         # A model with probes has its own label, so that `why` does not take it for an earlier build of one without.
         parts = (self.data(data).label, architecture, f"on-{name}", chosen, "probed" if probes else None)
         label = "-".join(part for part in parts if part)
@@ -170,6 +210,7 @@ class Pieces:
         chosen = self.robustness.attacks if attacks is None else tuple(attacks)
         ball = self.robustness.norm if norm is None else norm
         check_attacks(ball, chosen, "attacks")
+        check_eps(ball, eps, "eps")
         parameters = Evaluation(
             split=split,
             norm=ball,
@@ -197,23 +238,29 @@ class Pieces:
 
     def grid(self, name: str) -> tuple[Cell, ...]:
         """The cells of a named grid, each the name of a training."""
-        _named(self.study.grids, name, "grids")
+        self._find(self.study.grids, name, "grids")
         return self.study.cells(name)
 
     @property
     def robustness(self) -> Robustness:
         """The study's attacks and radii."""
-        if self.study.robustness is None:
-            raise UserError("robustness: the field is missing")
-        return self.study.robustness
+        return self.study.robustness or self._lack("robustness", "the field is missing")
 
     def architecture(self, name: str | None) -> Architecture:
         """The study's network, or another one that the study names."""
         if name is not None:
-            return _named(self.study.other_architectures, name, "other_architectures")
-        if self.study.architecture is None:
-            raise UserError("architecture: the field is missing")
-        return self.study.architecture
+            return self._find(self.study.other_architectures, name, "other_architectures")
+        return self.study.architecture or self._lack("architecture", "the field is missing")
+
+    def _find(self, known: Mapping[str, T], name: str, field: str) -> T:
+        if name in known:
+            return known[name]
+        found: T = self._lack(field, f"{name!r} is missing{suggest(name, known)}")
+        return found
+
+    def _lack(self, field: str, problem: str) -> Any:
+        """What to use for a piece that the study lacks; see `lacking.py`."""
+        raise UserError(f"{field}: {problem}")
 
     def _recipe(
         self, family: str, parameters: Parameters, inputs: Mapping[str, Recipe], seed: int | None = None
@@ -223,9 +270,3 @@ class Pieces:
         return self._made.setdefault(
             (family, seed, hashable, *inputs.items()), Recipe(family, parameters, inputs, seed)
         )
-
-
-def _named(known: Mapping[str, T], name: str, field: str) -> T:
-    if name not in known:
-        raise UserError(f"{field}: {name!r} is missing{suggest(name, known)}")
-    return known[name]

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
+from robustfeatures.experiments.experiment import Experiment
 from robustfeatures.models.registry import find_network
+from robustfeatures.pipeline.plan.contents import check_contents, check_weights
+from robustfeatures.pipeline.plan.lacking import ask
 from robustfeatures.pipeline.plan.pieces import Pieces
-from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.plan.recipe import Recipe, find_architecture
 from robustfeatures.pipeline.plan.sizes import original_data_size
 from robustfeatures.pipeline.plan.view import Part, View, make_views
-from robustfeatures.pipeline.study.checks import check_digests
+from robustfeatures.pipeline.study.checks import check_digests, check_weights_digest
 from robustfeatures.pipeline.study.config import Config
-from robustfeatures.pipeline.study.study import Study, find_study, read_study
+from robustfeatures.pipeline.study.extends import read_values
+from robustfeatures.pipeline.study.study import Study, find_study, make_study
 from robustfeatures.pipeline.study.validation import validate
-from robustfeatures.training.settings import Model
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,14 @@ class Plan:
 
     recipes: Mapping[str, Recipe]
     views: tuple[View, ...]
+
+    @property
+    def view_jobs(self) -> dict[str, list[View]]:
+        """The views that each job writes, by the name of the job."""
+        found: dict[str, list[View]] = {}
+        for view in self.views:
+            found.setdefault(view.job, []).append(view)
+        return found
 
     def inputs(self, artifact: str) -> list[str]:
         """The artifacts that a recipe has as inputs."""
@@ -39,48 +50,78 @@ def unfold(config: Config, studies: Path) -> Plan:
     Raises:
         UserError: the study is unknown, or something in its file is wrong.
     """
-    path = find_study(studies, config.study)
-    study = read_study(path)
-    try:
+    written = read_values(find_study(studies, config.study))
+    with written.errors_name_the_file():
+        study = make_study(written.values, written.path.parent)
         for where, data in study.all_data().items():
             check_digests(data, where)
+            check_contents(data, where)
+        for name, pretrained in study.models.items():
+            check_weights_digest(pretrained, f"models.{name}")
+            check_weights(pretrained, f"models.{name}")
         pieces = Pieces(study)
-        parts = {identifier: _part(pieces, identifier, str(path)) for identifier in study.experiments}
-    except UserError as error:
-        message = str(error)
-        raise UserError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+        parts = _parts(pieces, sorted(study.experiments, key=_place))
     recipes: dict[str, Recipe] = {}
     for part in parts.values():
         for need in part.needs:
             need.recipe.collect(recipes)
-    try:
+    with written.errors_name_the_file():
         for recipe in recipes.values():
-            _check_images(study, recipe)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-    return Plan(recipes, tuple(make_views(study, config.study, parts)))
+            _check_model(study, recipe)
+    return Plan(recipes, tuple(make_views(study, config.study, written.text, parts)))
 
 
-def _check_images(study: Study, recipe: Recipe) -> None:
-    """Check that the network of a recipe accepts the size of its training images, where that size is known."""
-    if not isinstance(recipe.parameters, Model):
+def _place(identifier: str) -> tuple[str, int, str]:
+    """A2 comes before A10, and both before B1, in whatever order the study has them."""
+    return identifier[:1], len(identifier), identifier
+
+
+def _check_model(study: Study, recipe: Recipe) -> None:
+    """Check that the network of a recipe suits its images, where their size is known."""
+    architecture = find_architecture(recipe.parameters)
+    if architecture is None:
         return
-    architecture, size = recipe.parameters.architecture, original_data_size(recipe)
+    size = original_data_size(recipe)
     if size is not None:
         where = next(where for where, one in study.all_architectures().items() if one == architecture)
         find_network(architecture.name).check_images(size.shape, where)
 
 
-def _part(pieces: Pieces, identifier: str, where: str) -> Part:
+def _parts(pieces: Pieces, identifiers: Iterable[str]) -> dict[str, Part]:
+    """The experiments of a study, each with its needs.
+
+    Raises:
+        UserError: an experiment is unknown, a setting is wrong, or the study lacks pieces; all of these are named.
+    """
+    parts: dict[str, Part] = {}
+    lacking: dict[str, list[str]] = {}
+    for identifier in identifiers:
+        found, settings = _settings(pieces.study, identifier)
+        try:
+            parts[identifier] = Part(found, settings, found.needs(pieces.of_experiment(identifier), settings))
+        except UserError as error:
+            asked, _ = ask(pieces.study, found, settings)
+            for message in asked.lacking.values() or [str(error)]:
+                lacking.setdefault(message, []).append(identifier)
+    if lacking:
+        raise UserError("; ".join(f"{message}; {_need(needing)} it" for message, needing in lacking.items()))
+    return parts
+
+
+def _need(identifiers: Sequence[str]) -> str:
+    if len(identifiers) == 1:
+        return f"experiment {identifiers[0]} needs"
+    return f"experiments {', '.join(identifiers[:-1])} and {identifiers[-1]} need"
+
+
+def _settings(study: Study, identifier: str) -> tuple[Experiment, Any]:
+    """An experiment, and its settings in the study."""
     if identifier not in experiment_modules():
-        known = suggest(identifier, experiment_modules())
-        raise UserError(f"{where}: experiments.{identifier}: there is no such experiment{known}")
+        known = suggest(identifier.upper(), experiment_modules())
+        raise UserError(f"experiments.{identifier}: there is no such experiment{known}")
     found = load_experiment(identifier)
+    own = {name: value for name, value in study.experiments[identifier].items() if name != "seeds"}
     try:
-        settings: Any = validate(found.settings, dict(pieces.study.experiments[identifier]), "")
+        return found, validate(found.settings, own, "")
     except UserError as error:
-        raise UserError(f"{where}: experiments.{identifier}.{str(error).removeprefix(': ')}") from error
-    try:
-        return Part(found, settings, found.needs(pieces, settings))
-    except UserError as error:
-        raise UserError(f"{where}: {error}; experiment {identifier} needs it") from error
+        raise UserError(f"experiments.{identifier}.{error}") from error

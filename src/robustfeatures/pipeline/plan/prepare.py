@@ -4,31 +4,55 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from robustfeatures.files import read_json, write_json
 from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.plan.remote_payloads import fetch_planned
 from robustfeatures.pipeline.plan.tasks import Task, task_record
-from robustfeatures.pipeline.store.references import Artifacts, parts_are_kept, read_reference, resolve, write_batch
+from robustfeatures.pipeline.store.checkouts import register
+from robustfeatures.pipeline.store.format import open_store
+from robustfeatures.pipeline.store.references import (
+    Artifacts,
+    is_current,
+    parts_are_kept,
+    read_reference,
+    resolve,
+    write_batch,
+)
 from robustfeatures.pipeline.store.store import Store
 
 
-def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Store) -> None:
+def prepare(
+    plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Store, remote: str | None = None
+) -> list[str]:
     """Write down the plan for the jobs, and update the references to the state of the store.
 
-    A reference whose payload is gone is removed. Where the store already has the payload of a planned recipe, its
-    reference is written here, so that no job runs for it.
+    A reference is removed if its payload is gone, or has other content than it says. Where the store already has the
+    payload of a planned recipe, its reference is written here, so that no job runs for it. What the store lacks and the
+    remote has is fetched before. The store records what this checkout needs.
+
+    Returns lines on the payloads that the remote has damaged.
+
+    Raises:
+        UserError: the store is missing although references point into it, another version wrote it, this user may not
+            write there and payloads are missing, or the remote cannot be reached.
     """
-    _write_plans(plan, tasks, artifacts)
+    there = sum(artifacts.reference(name).exists() for task in tasks for name in task.artifacts)
+    open_store(store.root, expected=there)
+    artifacts.forget_stops()
+    damaged = fetch_planned(remote, plan, artifacts, store)
+    records = {name: recipe.record() for name, recipe in plan.recipes.items()}
+    _write_plans(plan, records, tasks, artifacts)
     for task in tasks:
         for name in task.artifacts:
             reference = artifacts.reference(name)
-            if reference.exists() and store.manifest(read_reference(reference)["key"]) is None:
+            if reference.exists() and not is_current(artifacts, name, records[name], store):
                 reference.unlink()
             if not reference.exists():
-                resolve(artifacts, store, plan.recipes[name].record())
+                resolve(artifacts, name, records[name], store)
         tracked = artifacts.reference(task.name)
         whole = all(artifacts.reference(name).exists() for name in task.artifacts)
         if task.is_batch and whole and not tracked.exists():
@@ -37,14 +61,19 @@ def prepare(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Stor
             tracked.unlink(missing_ok=True)
         if not whole:
             _forget_lost_parts(artifacts.parts(task.name, task.parts), store)
+    if any(not artifacts.reference(task.name).exists() for task in tasks):
+        store.check_writable()
+    needed = {read_reference(path)["key"] for name in plan.recipes if (path := artifacts.reference(name)).exists()}
+    register(store.root, artifacts.root, plan.views[0].study if plan.views else "", needed)
     for outputs, inputs in _jobs(plan, tasks, artifacts):
         _align_times(outputs, inputs)
+    return damaged
 
 
 def _jobs(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Iterator[tuple[list[Path], list[Path]]]:
     """The files that each job writes, and those that it reads, jobs in the order of the plan.
 
-    The files of a view without a reference are left out, because they may show another plan. Snakemake also compares
+    The files of views without a reference are left out, because they may show another plan. Snakemake also compares
     the time of a job's benchmark file, so it is among the outputs.
     """
     for task in tasks:
@@ -54,14 +83,14 @@ def _jobs(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Iterator[t
             yield [part, artifacts.benchmark(f"{task.name}-{part.stem}")], inputs
         yield [artifacts.reference(task.name), artifacts.benchmark(task.name)], [*inputs, *parts]
     home = {name: task.name for task in tasks for name in task.artifacts}
-    for view in plan.views:
-        yield [artifacts.plan(view.artifact)], []
-        reference = artifacts.reference(view.artifact)
-        if reference.exists():
-            inputs = [artifacts.reference(home.get(name, name)) for name in view.inputs]
-            files = [artifacts.root.parent / name for name in view.outputs]
-            outputs = [reference, *files, artifacts.benchmark(view.artifact)]
-            yield outputs, [artifacts.plan(view.artifact), *inputs]
+    for views in plan.view_jobs.values():
+        plans = [artifacts.plan(view.artifact) for view in views]
+        yield plans, []
+        references = [artifacts.reference(view.artifact) for view in views]
+        if all(reference.exists() for reference in references):
+            inputs = [artifacts.reference(home.get(name, name)) for view in views for name in view.inputs]
+            files = [artifacts.root.parent / name for view in views for name in view.outputs]
+            yield [*references, *files, artifacts.benchmark(views[0].artifact)], [*plans, *inputs]
 
 
 def _align_times(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
@@ -82,12 +111,14 @@ def _align_times(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
                 os.utime(path, ns=(moment, moment))
 
 
-def _write_plans(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> None:
-    records: Iterable[tuple[Path, dict[str, Any]]] = (
-        *((artifacts.plan(name), recipe.record()) for name, recipe in plan.recipes.items()),
+def _write_plans(
+    plan: Plan, records: Mapping[str, dict[str, Any]], tasks: Sequence[Task], artifacts: Artifacts
+) -> None:
+    written = (
+        *((artifacts.plan(name), record) for name, record in records.items()),
         *((artifacts.task(task.name), task_record(task)) for task in tasks),
     )
-    for path, record in records:
+    for path, record in written:
         # The same recipe may come from a study that gives its inputs other names.
         if not _contains(path, record):
             write_json(path, record, durable=False)

@@ -1,5 +1,7 @@
 """The code behind an artifact: the modules that its entries reach through imports, and the libraries these import.
 
+An entry may also be the path of the user's own Python file (`models/own_files.py`), which counts under its name.
+
 An import reaches a module wherever it stands, also inside a function. A package's `__init__` is never reached: a name
 that it re-exports leads to the module that defines it. `import_module` loads modules that parameters choose, and these
 are among the entries of the recipe that chooses them. A library that `import_module` loads by a literal name counts.
@@ -16,6 +18,7 @@ from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 
+from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan.syntax import is_type_checking, strip_wording
 
 PACKAGE = "robustfeatures"
@@ -47,16 +50,18 @@ def reach(entries: Iterable[str]) -> Reach:
 
     Raises:
         ValueError: an imported name is neither a module of the package nor re-exported by its `__init__`.
+        UserError: the user's own file is gone, or imports the files beside it.
     """
     modules: dict[str, str] = {}
     libraries: set[str] = set()
-    waiting = [entry.partition(":")[0] for entry in entries]
+    waiting = [entry if own_file_name(entry) else entry.partition(":")[0] for entry in entries]
     while waiting:
         module = waiting.pop()
-        if module in modules:
+        name = own_file_name(module) or module
+        if name in modules:
             continue
         digest, imports = _read(_source(module))
-        modules[module] = digest
+        modules[name] = digest
         for imported in imports:
             if imported.top != PACKAGE and not imported.level:
                 libraries.add(imported.top)
@@ -69,6 +74,11 @@ def reach(entries: Iterable[str]) -> Reach:
 def is_module(name: str) -> bool:
     """Whether this package has a module of that name."""
     return _path(name) is not None
+
+
+def own_file_name(entry: str) -> str | None:
+    """The name of the user's own file, if the entry is a path."""
+    return Path(entry).name if entry.endswith(".py") else None
 
 
 def clear_caches() -> None:
@@ -101,6 +111,8 @@ def _modules(imported: _Import, importer: str) -> Iterator[str]:
     """The modules that an import within this package leads to, without the `__init__` of packages."""
     module = imported.module
     if imported.level:
+        if own_file_name(importer):
+            raise UserError(f"{importer}: imports {'.' * imported.level}{module}; a file of one's own stands alone")
         package = importer if _is_package(importer) else importer.rpartition(".")[0]
         module = resolve_name("." * imported.level + module, package)
     if not _is_package(module):
@@ -129,6 +141,8 @@ def _is_package(module: str) -> bool:
 
 @cache
 def _path(module: str) -> Path | None:
+    if own_file_name(module):
+        return Path(module)
     folder = ROOT.joinpath(*module.split(".")[1:])
     for path in (folder.with_suffix(".py"), folder / "__init__.py"):
         if path.is_file() and module.split(".")[0] == PACKAGE:
@@ -141,7 +155,10 @@ def _source(module: str) -> str:
     path = _path(module)
     if path is None:
         raise ValueError(f"{module} is not a module of {PACKAGE}")
-    return path.read_text(encoding="utf-8")
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: the file is gone, and networks of the study are made by it") from None
 
 
 @cache

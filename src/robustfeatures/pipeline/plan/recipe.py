@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.registry import find_loader
 from robustfeatures.data.settings import Data
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
-from robustfeatures.models.registry import find_factory
+from robustfeatures.models.registry import find_code
+from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.identity import identity_digest, make_identity, norm_entries
 from robustfeatures.pipeline.study.parameters import Measurement, Parameters
@@ -21,10 +22,13 @@ from robustfeatures.training.settings import Model
 
 @dataclass(frozen=True)
 class Stage:
-    """One kind of artifact. `version` is raised by hand when the pipeline writes the same numbers in another form."""
+    """One kind of artifact, made from parameters of one type or of several.
+
+    `version` is raised by hand when the pipeline writes the same numbers in another form.
+    """
 
     name: str
-    parameters: type
+    parameters: Any
     payload: str
     uses_torch: bool
     version: int = 1
@@ -39,7 +43,7 @@ STAGES = {
     stage.name: stage
     for stage in (
         Stage("data", Data, "data.zarr", uses_torch=False),
-        Stage("model", Model, "model.safetensors", uses_torch=True),
+        Stage("model", Model | Pretrained, "model.safetensors", uses_torch=True),
         Stage("derived", Derived, "data.zarr", uses_torch=True),
         Stage("evaluation", Evaluation, "rows.csv", uses_torch=True),
         Stage("measurement", Measurement, "rows.csv", uses_torch=True),
@@ -49,7 +53,17 @@ STAGES = {
 # The science that loads a network for a job.
 NETWORK_READERS = ("robustfeatures.models.creation", "robustfeatures.models.weights")
 
-STAGE_OF = {stage.parameters: stage for stage in STAGES.values()}
+STAGE_OF = {kind: stage for stage in STAGES.values() for kind in get_args(stage.parameters) or (stage.parameters,)}
+
+
+def find_architecture(parameters: Parameters) -> Architecture | None:
+    """The network that a recipe trains or reads; None for other stages."""
+    match parameters:
+        case Model(architecture=architecture):
+            return architecture
+        case Pretrained(architecture=name, width=width):
+            return Architecture(name=name, width=width)
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +97,19 @@ class Recipe:
         entries = set(norm_entries(self.json_parameters))
         match self.parameters:
             case Data() as data:
-                entries.add("robustfeatures.data.preparation")
+                # The second makes the statistics that networks are normalised with.
+                entries |= {"robustfeatures.data.preparation", "robustfeatures.data.pixels"}
                 entries |= {find_loader(each.source) for each in data.iterate_sources()}
             case Model(architecture=architecture, training=training, probes=probes):
-                entries |= {"robustfeatures.training.model", find_factory(architecture.name)}
+                entries |= {"robustfeatures.training.model", *find_code(architecture.name)}
                 if training.adversary is not None or any(probe.attack for probe in probes):
                     entries.add("robustfeatures.training.adversary")
-                if any(probe.measure == "performance-correlation" for probe in probes):
+                if any(probe.simple_classifier for probe in probes):
                     entries.add("robustfeatures.training.performance_correlation")
+                if training.gpus_per_training is not None:
+                    entries.add("robustfeatures.training.distributed")
+            case Pretrained(architecture=name):
+                entries |= {"robustfeatures.models.pretrained", *find_code(name)}
             case Derived(method=method):
                 entries |= {"robustfeatures.derived.generation", METHODS[method.kind].module}
             case Evaluation(attacks=attacks):
@@ -98,11 +117,11 @@ class Recipe:
             case Measurement(module=module):
                 entries.add(f"robustfeatures.{module}")
         for recipe in self.inputs.values():
-            match recipe.parameters:
-                case Model(architecture=architecture):
-                    entries |= {find_factory(architecture.name), *NETWORK_READERS}
-                case Data() | Derived():
-                    entries.add("robustfeatures.data.dataset")
+            network = find_architecture(recipe.parameters)
+            if network is not None:
+                entries |= {*find_code(network.name), *NETWORK_READERS}
+            elif isinstance(recipe.parameters, Data | Derived):
+                entries.add("robustfeatures.data.dataset")
         return tuple(sorted(entries))
 
     @cached_property

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.data.registry import Counter, Size, find_source
-from robustfeatures.data.settings import POOL, Concatenate, Data, KeepListed, KeepNamed, Subset
+from robustfeatures.data.settings import (
+    POOL,
+    Concatenate,
+    Data,
+    KeepClasses,
+    KeepListed,
+    KeepNamed,
+    MergeClasses,
+    Subset,
+)
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError
 
@@ -35,8 +44,8 @@ def _recipe_size(recipe: Recipe) -> Size | None:
 def data_size(data: Data) -> Size | None:
     """The number of images of each split after all operations, and their shape; None if files cannot be counted.
 
-    This assumes that a list or a pattern selects the same share of every split of one origin, and that operations on
-    classes keep every image.
+    This assumes that a list or a pattern selects the same share of every split of one origin, and that all classes are
+    equally large. Where the number of classes is unknown, operations on them are taken to keep every image.
     """
     source = _source_size(data)
     if source is None:
@@ -44,14 +53,25 @@ def data_size(data: Data) -> Size | None:
     counts = _count_splits(data, source.images)
     origins = {split: _origin(split, source.images) for split in counts}
     names = dict(source.names)
+    classes = find_source(data.source).classes
 
     def keep(origin: str, kept: int, of: int) -> None:
         for split in counts:
             if origins.get(split) == origin:
                 counts[split] = ceil(counts[split] * kept / of)
 
+    def keep_classes(kept: int, new: int) -> None:
+        nonlocal classes
+        if classes is not None:
+            counts.update({split: ceil(count * min(kept, classes) / classes) for split, count in counts.items()})
+            classes = new
+
     for operation in data.operations:
         match operation:
+            case KeepClasses(keep=kept):
+                keep_classes(len(kept), len(kept))
+            case MergeClasses(groups=groups):
+                keep_classes(sum(map(len, groups.values())), len(groups))
             case Subset(split=split, samples=samples, rest=rest):
                 whole = counts.get(split, 0)
                 counts[split] = max(0, whole - samples) if rest else min(whole, samples)

@@ -7,11 +7,14 @@ from dataclasses import asdict, dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from robustfeatures.derived.registry import METHODS
+from robustfeatures.derived.settings import Derived
 from robustfeatures.errors import UserError
-from robustfeatures.files import read_json
+from robustfeatures.files import ABSENT, read_json
 from robustfeatures.pipeline.plan.canonical import digest
-from robustfeatures.pipeline.plan.estimates import estimate
+from robustfeatures.pipeline.plan.estimates import estimate, find_networks, needs_gpu
 from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.study.parameters import Measurement
 
 if TYPE_CHECKING:
     from robustfeatures.pipeline.plan.plan import Plan
@@ -26,7 +29,8 @@ class Task:
     """One job: the artifacts it makes, the tasks it waits for, its parts, and the resources it needs.
 
     `name` is `<stage>/<label>-<digest>` of its only artifact or of a batch; Snakemake tracks the file of that name.
-    `memory_mb` and `minutes` are those of one part on the first try.
+    `memory_mb`, `minutes` and `gpu` are those of one part, the first two on the first try. The job that joins the parts
+    needs no GPU. A training on several GPUs has a process for each.
     """
 
     name: str
@@ -36,18 +40,25 @@ class Task:
     memory_mb: int
     minutes: int
     gpu: int
+    processes: int
 
     @property
     def is_batch(self) -> bool:
         """Whether the file that Snakemake tracks stands for several references."""
         return self.artifacts != (self.name,)
 
+    @property
+    def gpu_of_whole(self) -> int:
+        """The GPUs of the job that makes the artifacts, or joins their parts."""
+        return self.gpu if self.parts == 1 else 0
+
 
 def make_tasks(plan: Plan, config: Config, gpus: int) -> list[Task]:
     """The jobs of a plan, inputs first.
 
     A job makes up to `seeds_per_job` artifacts of one family, for up to `rows_per_job` rows that the same views need.
-    `gpus` is the number of GPUs for each job that computes on one.
+    `gpus` is the number of GPUs for each process that computes on one. With `gpus_per_job: auto` only jobs with much
+    work do.
     """
     batches = dict(_batches(plan, config))
     task_of = {artifact: name for name, members in batches.items() for artifact in members}
@@ -118,9 +129,9 @@ def _task(
 ) -> Task:
     stage = recipes[0].stage
     needed = [estimate(recipe) for recipe in recipes]
-    parts = config.parts(stage.name)
-    # A recipe without inputs is a toy model, which a processor computes as fast.
-    used = gpus if stage.uses_torch and recipes[0].inputs else 0
+    parts = 1 if any(map(_selects_images, recipes)) else config.parts(stage.name)
+    processes = max(each.processes for each in needed)
+    used = gpus * processes if any(_uses_gpu(recipe, config) for recipe in recipes) else 0
     minutes = sum(each.minutes(gpu=used > 0, threads=config.threads_per_job, parts=parts) for each in needed)
     memory_mb = max(each.memory_mb for each in needed)
     return Task(
@@ -131,7 +142,21 @@ def _task(
         memory_mb=memory_mb,
         minutes=minutes,
         gpu=used,
+        processes=processes,
     )
+
+
+def _selects_images(recipe: Recipe) -> bool:
+    return isinstance(recipe.parameters, Derived) and METHODS[recipe.parameters.method.kind].selects
+
+
+def _uses_gpu(recipe: Recipe, config: Config) -> bool:
+    """Whether the artifact is made on a GPU, if its job can have one. A measurement without networks uses none."""
+    if config.gpus_per_job == "auto":
+        return needs_gpu(recipe)
+    if isinstance(recipe.parameters, Measurement):
+        return bool(find_networks(recipe))
+    return recipe.stage.uses_torch
 
 
 def task_record(task: Task) -> dict[str, Any]:
@@ -148,5 +173,5 @@ def read_task(artifacts: Artifacts, name: str) -> Task:
     try:
         record: Mapping[str, Any] = read_json(artifacts.task(name))
         return Task(**{**record, "artifacts": tuple(record["artifacts"]), "inputs": tuple(record["inputs"])})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (*ABSENT, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{artifacts.reference(name)}: no study that was unfolded here plans this artifact") from error

@@ -18,7 +18,8 @@ from robustfeatures.pipeline.study.checks import PUBLISHED
 if TYPE_CHECKING:
     from robustfeatures.pipeline.study.study import Study
 
-PAGE = Path(__file__).resolve().parents[1] / "report" / "page.html"
+# The folder of the templates, styles and scripts of the page.
+PAGE = Path(__file__).resolve().parents[1] / "report" / "page"
 
 # The files that each kind of view writes below results/<study>/; {id} is the experiment's.
 OUTPUTS = {
@@ -53,7 +54,8 @@ class Part:
 class View:
     """One table, figure, claims file or page of a study, for one experiment or for several.
 
-    The report links to the other `views`. `published_setting` and `precision` are those of the study.
+    The report links to the other `views`, and shows the text of the `study_file`. `published_setting`, `reduced` and
+    `precision` are those of the study.
     """
 
     study: str
@@ -63,11 +65,27 @@ class View:
     published_setting: str | None
     precision: str
     views: Sequence[View] = ()
+    reduced: bool = False
+    study_file: str = ""
 
     @cached_property
     def label(self) -> str:
         """The study's name; a table or figure adds the id of its experiment."""
         return f"{self.study}-{self.parts[0].experiment.id}" if self.kind in ("table", "figure") else self.study
+
+    @property
+    def job(self) -> str:
+        """The name of the job that writes it. The table and the figure of an experiment share one, so they agree."""
+        kind = "experiment" if self.kind in ("table", "figure") else self.kind
+        return f"{kind}_{self.label}"
+
+    def labels(self, output: str) -> dict[str, str]:
+        """What the menu of `snakemake --report` says of one of the files."""
+        shown = self.parts[0].experiment if self.kind in ("table", "figure") else None
+        about = {"experiment": "all", "paper": "all"}
+        if shown is not None:
+            about = {"experiment": f"{shown.id}: {shown.title}", "paper": shown.paper}
+        return {**about, "kind": self.kind, "format": Path(output).suffix.removeprefix(".")}
 
     @cached_property
     def code_entries(self) -> tuple[str, ...]:
@@ -86,7 +104,9 @@ class View:
             "title": self.title,
             "parts": [part.record() for part in self.parts],
             "published_setting": self.published_setting,
+            "reduced": self.reduced,
             "precision": self.precision,
+            "study_file": self.study_file,
             "files": {path.name: _file_digest(path) for path in self._files},
             "views": [
                 {
@@ -106,7 +126,9 @@ class View:
     def _files(self) -> list[Path]:
         """The files of this package that the job reads."""
         papers = sorted({part.experiment.paper for part in self.parts})
-        return [PUBLISHED / f"{paper}.yaml" for paper in papers] + ([PAGE] if self.kind == "report" else [])
+        return [PUBLISHED / f"{paper}.yaml" for paper in papers] + (
+            sorted(PAGE.iterdir()) if self.kind == "report" else []
+        )
 
     @cached_property
     def artifact(self) -> str:
@@ -126,13 +148,16 @@ class View:
         return tuple(dict.fromkeys([*needed, *(view.artifact for view in self.views)]))
 
 
-def make_views(study: Study, name: str, parts: Mapping[str, Part]) -> list[View]:
-    """Every view of a study: a table and a figure for each experiment that defines them, the claims, the report."""
+def make_views(study: Study, name: str, study_file: str, parts: Mapping[str, Part]) -> list[View]:
+    """Every view of a study: a table and a figure for each experiment that defines them, the claims, the report.
+
+    `study_file` is the text of the study's file.
+    """
 
     computed = f"{study.precision}, compiled by torch" if study.compile else study.precision
 
-    def view(kind: str, shown: Sequence[Part], views: Sequence[View] = ()) -> View:
-        return View(name, study.title, kind, shown, study.published_setting, computed, views)
+    def view(kind: str, shown: Sequence[Part], views: Sequence[View] = (), text: str = "") -> View:
+        return View(name, study.title, kind, shown, study.published_setting, computed, views, study.reduced, text)
 
     found = []
     for part in parts.values():
@@ -140,7 +165,8 @@ def make_views(study: Study, name: str, parts: Mapping[str, Part]) -> list[View]
             if function is not None:
                 found.append(view(kind, [part]))
     found.append(view("claims", [part for part in parts.values() if part.experiment.claims is not None]))
-    return [*found, view("report", [Part(part.experiment, part.settings, ()) for part in parts.values()], found)]
+    shown = [Part(part.experiment, part.settings, ()) for part in parts.values()]
+    return [*found, view("report", shown, found, study_file)]
 
 
 def _file_digest(path: Path) -> str:

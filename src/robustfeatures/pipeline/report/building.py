@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.files import hash_file, read_json, write_atomically, write_json
+from robustfeatures.files import ABSENT, hash_file, read_json, write_atomically, write_json
 from robustfeatures.pipeline.plan.identity import identify_science
+from robustfeatures.pipeline.report.outdated import forget_marks, mark_outdated
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.checks import PUBLISHED
@@ -19,7 +23,9 @@ from robustfeatures.pipeline.study.checks import PUBLISHED
 if TYPE_CHECKING:
     import pandas as pd
 
+    from robustfeatures.attacks.evaluating.settings import Evaluation
     from robustfeatures.experiments.experiment import Experiment, Results
+    from robustfeatures.experiments.shared.resampling import ImageOutcomes
 
 
 # The kind of rows by the stage and the file that hold them.
@@ -29,6 +35,16 @@ TABLES = {
     ("measurement", "rows.csv"): "measurements",
     ("model", "history.csv"): "histories",
 }
+# Which images each row of an evaluation's rows.csv counts.
+ROBUST = "robust.npy"
+
+
+@dataclass(frozen=True)
+class ViewFiles:
+    """What a view makes: the contents of its files by suffix, and words about them that the page of the study shows."""
+
+    contents: Mapping[str, bytes]
+    words: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,8 +68,16 @@ class ViewJob:
             found = load_experiment(part["id"])
             yield found, self._results(found, part)
 
+    def words(self, kind: str, experiment: str) -> dict[str, Any]:
+        """What the `table` or the `figure` of an experiment says about itself; empty if the study has none."""
+        for view in self.record["views"]:
+            if view["kind"] == kind and view["experiments"] == [experiment]:
+                words: dict[str, Any] = read_json(self.artifacts.reference(view["artifact"]))["words"]
+                return words
+        return {}
+
     def recipes(self) -> list[dict[str, Any]]:
-        """The records of all recipes that the view builds on, each once, inputs first."""
+        """The records of all recipes that the view and the views below it build on, each once, inputs first."""
         found: dict[str, dict[str, Any]] = {}
 
         def collect(artifact: str) -> None:
@@ -63,9 +87,11 @@ class ViewJob:
                     collect(below)
                 found[artifact] = record
 
-        for part in self.record["parts"]:
-            for need in part["needs"]:
-                collect(need["artifact"])
+        below = [read_json(self.artifacts.reference(view["artifact"]))["recipe"] for view in self.record["views"]]
+        for record in (self.record, *below):
+            for part in record["parts"]:
+                for need in part["needs"]:
+                    collect(need["artifact"])
         return list(found.values())
 
     def _results(self, experiment: Experiment, part: Mapping[str, Any]) -> Results:
@@ -76,28 +102,39 @@ class ViewJob:
         from robustfeatures.experiments.shared.masking import find_warnings
 
         frames: dict[str, list[pd.DataFrame]] = {kind: [] for kind in TABLES.values()}
+        outcomes: list[tuple[str, Path]] = []
         payloads: dict[tuple[str, int], Path] = {}
+        evaluations: dict[str, Mapping[str, Any]] = {}
         for need in part["needs"]:
             reference = read_reference(self.artifacts.reference(need["artifact"]))
-            names = ("rows.csv", "diagnostics.csv", "history.csv", "data.zarr")
-            for path in self.store.verified(reference["key"], names):
+            names = ("rows.csv", "diagnostics.csv", "history.csv", "data.zarr", ROBUST)
+            for path in self.store.verified(reference["key"], reference["content"], names):
                 if path.name == "data.zarr":
                     payloads[need["row"], need["seed"]] = path
+                elif path.name == ROBUST:
+                    recipe = reference["recipe"]
+                    outcomes.append((f"{recipe['inputs']['data']}, {recipe['parameters']['split']}", path))
                 else:
                     rows = pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
                     kind = TABLES[reference["stage"], path.name]
-                    frames[kind].append(add_attack_names(rows, reference["recipe"]) if kind == "evaluations" else rows)
+                    if kind == "evaluations":
+                        evaluations[need["artifact"]] = reference["recipe"]
+                        rows = add_attack_names(rows, reference["recipe"])
+                    frames[kind].append(rows)
         read = {
             kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()
         }
-        published = read_published(experiment, self.record["published_setting"])
+        setting = self.record["published_setting"]
+        published = read_published(experiment, setting)
         together, single = split_by_attack(read["evaluations"])
         histories = read["histories"]
+        norm, attack = describe_attacks(evaluations.values())
         return Results(
             evaluations=together,
             attacks=single,
             diagnostics=read["diagnostics"],
-            notes=find_warnings(read["diagnostics"]),
+            images=place_outcomes(frames["evaluations"], outcomes),
+            notes=[*find_warnings(read["diagnostics"]), *find_repeated_networks(part["needs"])],
             histories=histories.assign(accuracy=percent(histories["value"])) if len(histories) else histories,
             measurements=read["measurements"],
             payloads=payloads,
@@ -105,18 +142,67 @@ class ViewJob:
             published=None if published is None else pd.DataFrame(published["rows"]),
             published_source="" if published is None else published["source"],
             published_setting="" if published is None else published["setting"],
-            comparable=published is not None and published["setting"] == self.record["published_setting"],
+            comparable=published is not None and published["setting"] == setting and not self.record["reduced"],
+            norm=norm,
+            attack=attack,
         )
 
 
-def attack_names(recipe: Mapping[str, Any]) -> list[str]:
-    """The names of an evaluation's attacks from its recipe's record, in the order in which they run."""
+def place_outcomes(evaluations: Sequence[pd.DataFrame], files: Sequence[tuple[str, Path]]) -> list[ImageOutcomes]:
+    """The outcomes per image of evaluations whose rows stand one below the other, from the split and file of each.
+
+    None if an evaluation has no such file.
+    """
+    from robustfeatures.experiments.shared.resampling import ImageOutcomes
+
+    if len(files) != len(evaluations):
+        return []
+    ends = list(accumulate((len(rows) for rows in evaluations), initial=0))
+    return [
+        ImageOutcomes(images, path, range(first, end), int(rows["total"].iloc[0]))
+        for rows, (images, path), first, end in zip(evaluations, files, ends[:-1], ends[1:], strict=True)
+    ]
+
+
+def find_repeated_networks(needs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for each row with one evaluation for several seeds, as a network has that was trained elsewhere."""
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for need in needs:
+        if need["artifact"].startswith("evaluation/"):
+            seeds.setdefault((need["row"], need["artifact"]), set()).add(need["seed"])
+    rows = dict.fromkeys(row for (row, _), found in seeds.items() if len(found) > 1)
+    return [f"{row}: one network, trained elsewhere, stands for all seeds: its spread over seeds is 0" for row in rows]
+
+
+def read_evaluation(recipe: Mapping[str, Any]) -> Evaluation:
+    """The parameters of an evaluation from its recipe's record; its attacks are in the order in which they run."""
     from pydantic import TypeAdapter
 
     from robustfeatures.attacks.evaluating.settings import Evaluation
 
-    parameters = TypeAdapter(Evaluation).validate_python(recipe["parameters"], strict=False)
-    return [attack.name for attack in parameters.attacks]
+    return TypeAdapter(Evaluation).validate_python(recipe["parameters"], strict=False)
+
+
+def attack_names(recipe: Mapping[str, Any]) -> list[str]:
+    """The names of an evaluation's attacks from its recipe's record, in the order in which they run."""
+    return [attack.name for attack in read_evaluation(recipe).attacks]
+
+
+def describe_attacks(recipes: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """`Results.norm` and `Results.attack` of the evaluations with these records, from those at a positive radius."""
+    from robustfeatures.attacks.settings import NORM_NAMES
+
+    attacked = [parameters for parameters in map(read_evaluation, recipes) if max(parameters.eps) > 0]
+    if not attacked:
+        return "eps", "attack"
+    norms = list(dict.fromkeys(NORM_NAMES[parameters.norm] for parameters in attacked))
+    titles = list(dict.fromkeys(attack.title for parameters in attacked for attack in parameters.attacks))
+    return norms[0] if len(norms) == 1 else "eps", f"{join_words(norms)} {join_words(titles)}"
+
+
+def join_words(words: Sequence[str]) -> str:
+    """One, two or more words as a list in text: "a, b and c"."""
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
 def add_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
@@ -129,13 +215,16 @@ def add_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFr
 
 
 def split_by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Accuracies in percent: under all attacks together, and under each attack with those before it."""
+    """Accuracies in percent: under all attacks together, and under each attack with those before it.
+
+    Both keep the index of `rows`, by which `Results.images` finds them.
+    """
     if not len(rows):
         return rows, rows
     shares = rows.assign(accuracy=percent(rows["correct"] / rows["total"]))
     together = shares[shares["final"]].drop(columns=["attack", "attacks", "final"])
     single = shares[shares["attacks"] > 0].drop(columns=["attacks", "final"])
-    return together.reset_index(drop=True), single.reset_index(drop=True)
+    return together, single
 
 
 def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any] | None:
@@ -159,23 +248,30 @@ def read_published(experiment: Experiment, setting: str | None) -> dict[str, Any
 def build_view(reference: Path, *, store: Store) -> None:
     """Write the files of the view that `reference` names, then the reference; remove older references of the view.
 
+    The claims and the page of the study then say so where they show other results of the same experiment.
+
     Raises:
         UserError: the view was never planned, its code has changed since, or an input is missing.
     """
     artifacts, artifact = Artifacts.of(reference)
     try:
         record = read_json(artifacts.plan(artifact))
-    except (OSError, ValueError) as error:
+    except (*ABSENT, ValueError) as error:
         raise UserError(f"{reference}: no study that was unfolded here plans this view") from error
     if identify_science(tuple(record["code_entries"])) != {name: record[name] for name in ("code", "libraries")}:
         raise UserError(f"{artifact}: its code changed after the plan was made; run snakemake again")
     results = artifacts.root.parent
     stage = import_module(f"robustfeatures.pipeline.report.views.{record['stage']}")
-    contents: Mapping[str, bytes] = stage.make(ViewJob(record, artifacts, store))
-    for name in record["outputs"]:
-        write_atomically(results / name, contents[Path(name).suffix])
-    # The files now show this plan, so the references of older plans of the view are no longer valid.
-    for older in artifacts.builds(record["stage"], record["label"]):
-        older.unlink()
-    files = {name: {"sha256": hash_file(results / name)} for name in record["outputs"]}
-    write_json(reference, {"label": record["label"], "stage": record["stage"], "files": files, "recipe": record})
+    made: ViewFiles = stage.make(ViewJob(record, artifacts, store))
+    # A job that marks the page as outdated and the job that writes the page take turns.
+    with FileLock(artifacts.root / f".{record['study']}.lock"):
+        for name in record["outputs"]:
+            write_atomically(results / name, made.contents[Path(name).suffix])
+        # The files now show this plan, so the references of older plans of the view are no longer valid.
+        for older in artifacts.builds(record["stage"], record["label"]):
+            older.unlink()
+        forget_marks(artifacts, record)
+        described = {"label": record["label"], "stage": record["stage"], "words": dict(made.words), "recipe": record}
+        files = {name: {"sha256": hash_file(results / name)} for name in record["outputs"]}
+        write_json(reference, {**described, "files": files})
+        mark_outdated(artifacts, artifact, record)

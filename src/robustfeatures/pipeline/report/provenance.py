@@ -33,15 +33,9 @@ def describe_provenance(
 
     `record` is the view's, `recipes` are the records of all recipes that it builds on.
     """
-    labels_by_text: dict[str, dict[str, list[str]]] = {stage: {} for stage in STAGES}
-    for recipe in recipes:
-        labels = labels_by_text[recipe["stage"]].setdefault(_describe_parameters(recipe), [])
-        if recipe["family"] not in labels:
-            labels.append(recipe["family"])
     seeds = sorted({need["seed"] for part in record["parts"] for need in part["needs"]})
     lines = [f"Study: {record['study']}, {record['title']}; {record['precision']}."]
-    for stage, texts in labels_by_text.items():
-        lines += [f"{STAGES[stage]} {_join_labels(labels)}: {text}." for text, labels in texts.items()]
+    lines += describe_recipes(recipes)
     if seeds:
         lines.append(f"Seeds: {', '.join(map(str, seeds))}.")
     lines.append(f"Paper: {experiment.paper}. {_describe_published(results)}")
@@ -50,10 +44,30 @@ def describe_provenance(
     return [make_printable(line) for line in lines]
 
 
+def describe_recipes(recipes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for all recipes with the same parameters, from data to measurements."""
+    labels_by_text: dict[str, dict[str, list[str]]] = {stage: {} for stage in STAGES}
+    for recipe in recipes:
+        labels = labels_by_text[recipe["stage"]].setdefault(_describe_parameters(recipe), [])
+        if recipe["family"] not in labels:
+            labels.append(recipe["family"])
+    return [
+        f"{STAGES[stage]} {_join_labels(labels)}: {text}."
+        for stage, texts in labels_by_text.items()
+        for text, labels in texts.items()
+    ]
+
+
 def make_caption(experiment: Experiment, results: Results, made: Iterable[str]) -> str:
     """The caption of a figure: title, description, warnings, and the lines of its provenance (`made`)."""
     warnings = [f"Warning: {make_printable(note)}" for note in results.notes]
-    return "\n\n".join([f"{experiment.id}: {experiment.title}", experiment.caption, *warnings, *made]) + "\n"
+    shown = describe_what_is_shown(experiment, results)
+    return "\n\n".join([f"{experiment.id}: {experiment.title}", shown, *warnings, *made]) + "\n"
+
+
+def describe_what_is_shown(experiment: Experiment, results: Results) -> str:
+    """The experiment's own caption, with the attacks of this study."""
+    return experiment.caption.replace("{attack}", results.attack)
 
 
 def _describe_published(results: Results) -> str:
@@ -62,7 +76,7 @@ def _describe_published(results: Results) -> str:
     where = f"{results.published_source}, {results.published_setting}"
     if results.comparable:
         return f"Published values, shown as hollow diamonds where the paper prints them: {where}."
-    return f"Published values ({where}) are of another setting than this study's, so nothing is compared with them."
+    return f"Published values ({where}): data or networks are not this study's, so nothing is compared with them."
 
 
 def _join_labels(labels: list[str]) -> str:

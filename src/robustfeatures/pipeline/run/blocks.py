@@ -9,6 +9,9 @@ from pathlib import Path
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import hash_file, read_json, sync_to_disk, write_json
+from robustfeatures.pipeline.run.device_models import DeviceModels
+from robustfeatures.pipeline.store.content import Hashes, find_inode
+from robustfeatures.pipeline.store.lease import in_turn
 from robustfeatures.pipeline.store.store import Store
 
 
@@ -29,12 +32,15 @@ class Share:
 class Blocks:
     """The blocks of one payload. A job makes its `share` of them; a job whose share is all of them also joins them.
 
-    Beside each finished block lies a note with its SHA-256 and the seconds it took.
+    Beside each finished block lies a note with its SHA-256, the seconds it took, and the device that made it. `models`
+    are the devices of this job and of the blocks so far. A job that `can_make` no blocks only joins them.
     """
 
     store: Store
     key: str
     share: Share
+    models: DeviceModels = field(default_factory=DeviceModels)
+    can_make: bool = True
     finished: list[str] = field(default_factory=list)
 
     @property
@@ -56,32 +62,52 @@ class Blocks:
         return [name for name in self.share.select(names) if not self._note(name).exists()]
 
     def finish(self, names: Sequence[str], make: Callable[[str, Path], None]) -> None:
-        """Call `make(name, path)` for each missing block of this job's share. No two jobs make a block at once."""
-        self.finished = list(self.share.select(names))
-        for name in self.missing(names):
-            with self.store.lease(self.key, name):
-                if self._note(name).exists() or self.store.manifest(self.key) is not None:
-                    continue
-                path = self.path(name)
-                fresh = path.parents[1] / f"fresh-{name}"
-                began = time.monotonic()
-                make(name, fresh)
-                sync_to_disk(fresh)
-                path.parent.mkdir(exist_ok=True)
-                fresh.replace(path)
-                note = {"sha256": hash_file(path), "seconds": time.monotonic() - began}
-                write_json(self._note(name), note)
-
-    def check(self, names: Sequence[str]) -> float:
-        """Check every block against its SHA-256; returns the seconds that all of them took.
+        """Call `make(name, path)` for each missing block of this job's share. No two jobs make a block at once.
 
         Raises:
-            UserError: a block is damaged. Its note is removed, so that the next run makes it again.
+            HeldError: nothing is left but blocks that other jobs make, and they take too long.
+            UserError: another model of GPU made other blocks; or a block is missing that this job cannot make.
+        """
+        self.finished = list(self.share.select(names))
+        for name in names:
+            if self._note(name).exists():
+                self.models.add(read_json(self._note(name))["device"], self.path(name))
+        missing = self.missing(names)
+        if missing and not self.can_make:
+            raise UserError(f"{self.path(missing[0])}: the block is missing, and this job only joins blocks; run again")
+        in_turn(missing, lambda name, patience: self._finish(name, make, patience))
+
+    def _finish(self, name: str, make: Callable[[str, Path], None], patience: float) -> None:
+        with self.store.lease(self.key, name, patience=patience) as lease:
+            if self._note(name).exists() or self.store.manifest(self.key) is not None:
+                return
+            path = self.path(name)
+            self.models.add(self.models.own, path)
+            began = time.monotonic()
+            make(name, lease.fresh)
+            sync_to_disk(lease.fresh)
+            lease.check()
+            path.parent.mkdir(exist_ok=True)
+            lease.fresh.replace(path)
+            seconds = time.monotonic() - began
+            write_json(self._note(name), {"sha256": hash_file(path), "seconds": seconds, "device": self.models.own})
+
+    def check(self, names: Sequence[str], hashes: Hashes | None = None) -> float:
+        """Check every block against its SHA-256; returns the seconds that all of them took.
+
+        The files in `hashes` have been hashed and are not read again.
+
+        Raises:
+            UserError: a block is damaged. Its note is removed, so that the next run makes it again. Or other models of
+                GPUs made other blocks meanwhile.
         """
         seconds = 0.0
         for name in names:
             note = read_json(self._note(name))
-            if hash_file(self.path(name)) != note["sha256"]:
+            self.models.add(note["device"], self.path(name))
+            path = self.path(name)
+            found = (hashes or {}).get(find_inode(path)) or hash_file(path)
+            if found != note["sha256"]:
                 self._note(name).unlink()
                 raise UserError(f"{self.path(name)}: the block is damaged; run again, and it will be made anew")
             seconds += note["seconds"]

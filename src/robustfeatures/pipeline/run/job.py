@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import csv
 import logging
-import os
-import platform
-import shutil
-import subprocess
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustfeatures.errors import UserError
-from robustfeatures.files import read_json
+from robustfeatures.errors import StoppedError, UserError
+from robustfeatures.files import ABSENT, read_json
+from robustfeatures.models.own_files import declare_file
 from robustfeatures.pipeline.plan.identity import clear_caches, differences, identify_science, identity_digest
-from robustfeatures.pipeline.plan.reach import ROOT
+from robustfeatures.pipeline.plan.reach import own_file_name
+from robustfeatures.pipeline.plan.remote_payloads import fetch_key
 from robustfeatures.pipeline.plan.tasks import Task, read_task
 from robustfeatures.pipeline.run import gpus
 from robustfeatures.pipeline.run.blocks import Blocks, Share
-from robustfeatures.pipeline.run.memory import keep_freed_memory
+from robustfeatures.pipeline.run.device_models import DeviceModels
+from robustfeatures.pipeline.run.machine import describe_machine, prepare_torch
 from robustfeatures.pipeline.run.progress import Progress
-from robustfeatures.pipeline.store.content import content_digest
+from robustfeatures.pipeline.store.content import Hashes, content_digest
+from robustfeatures.pipeline.store.format import check_store
+from robustfeatures.pipeline.store.lease import in_turn
 from robustfeatures.pipeline.store.references import Artifacts, read_reference, write_batch, write_part, write_reference
 from robustfeatures.pipeline.store.store import Store, discard
 
@@ -36,19 +37,20 @@ if TYPE_CHECKING:
 
     from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.models.network import Network
+    from robustfeatures.pipeline.store.lease import Lease
     from robustfeatures.pipeline.study.parameters import Parameters
 
 log = logging.getLogger(__name__)
-
-# The versions of these are recorded beside each result.
-PACKAGES = ("torch", "numpy", "zarr", "scikit-learn", "safetensors", "snakemake")
 
 
 @dataclass(frozen=True)
 class Environment:
     """Where a job runs: the store, the folder of downloads, device, threads, terminal. No recipe depends on it.
 
-    With `share_gpus` the jobs of one machine agree on which job has which GPU; a scheduler does that itself.
+    device: "cpu" for processors alone; else a planned job takes the device of its plan.
+    gpus: the UUIDs of the GPUs that the jobs of this machine share; empty if a scheduler gives each job its own.
+    mix_gpu_models: whether parts of one result may come from several GPU models.
+    gpu_fast_path: explained in `engine/fast_path.py`.
     """
 
     store: Store
@@ -56,7 +58,10 @@ class Environment:
     device: str
     threads: int
     terminal: bool = False
-    share_gpus: bool = False
+    gpus: tuple[str, ...] = ()
+    jobs_per_gpu: int = 1
+    mix_gpu_models: bool = False
+    gpu_fast_path: bool = False
 
 
 class Job:
@@ -69,29 +74,39 @@ class Job:
         inputs: Mapping[str, Path],
         blocks: Blocks,
         progress: Progress,
+        planned_device: str | None = None,
+        own_files: Sequence[Path] = (),
     ) -> None:
-        """`inputs` are the payloads by their roles."""
+        """`inputs` are the payloads by their roles; `own_files` are the user's files with networks.
+
+        `planned_device` is where the blocks are made, by default here.
+        """
         self.scratch = scratch
         self.inputs = inputs
         self.store = environment.store
         self.raw = environment.raw
         self.blocks = blocks
-        self.progress = progress
+        self.progress: Callable[[int, int], None] = progress
+        self.own_files = own_files
         self.computing_seconds = 0.0
         # Further costs to record beside the result; they are in no digest.
         self.costs: dict[str, float] = {}
         self._device = environment.device
+        self._planned_device = planned_device or environment.device
 
     @cached_property
     def device(self) -> torch.device:
         """The device to compute on."""
         import torch
 
-        if self._device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        if self._device == "cuda" and not torch.cuda.is_available():
-            raise UserError("config.yaml: device: cuda, but torch finds no GPU here")
         return torch.device(self._device)
+
+    @cached_property
+    def planned_device(self) -> torch.device:
+        """The kind of device for which a set is cut into blocks. A job that joins blocks may have no such device."""
+        import torch
+
+        return torch.device(self._planned_device)
 
     @property
     def roles(self) -> Collection[str]:
@@ -103,6 +118,11 @@ class Job:
         from robustfeatures.pipeline.store.datasets import read_dataset
 
         return read_dataset(self.inputs[role], split, in_memory=False)
+
+    def rows(self, role: str) -> list[dict[str, str]]:
+        """The rows of the measurement in that role, by column."""
+        with self.inputs[role].open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
 
     def network(self, role: str) -> Network:
         """The network in that role, newly loaded, in eval mode, on the job's device."""
@@ -126,14 +146,17 @@ def build(tracked: Path, environment: Environment) -> None:
     `tracked` is the task's file that Snakemake tracks.
 
     Raises:
-        UserError: the task was never planned, the code of an artifact has changed since, an input is missing, or the
-            stage found an error that the user can fix.
+        UserError: the task was never planned, the code of an artifact has changed since, the store or an input is
+            missing, another job makes an artifact for too long, or the stage found an error that the user can fix.
     """
     artifacts, name = Artifacts.of(tracked)
     task = read_task(artifacts, name)
-    with _gpu(task, environment):
-        for artifact in task.artifacts:
-            _build(artifacts, artifact, environment)
+    check_store(environment.store.root)
+    planned = _planned_device(task, environment)
+    # Parts are joined without a GPU.
+    used = replace(environment, device=planned if task.parts == 1 else "cpu")
+    with _gpus(task.gpu, used):
+        in_turn(task.artifacts, lambda artifact, patience: _build(artifacts, artifact, used, patience, planned))
     if task.is_batch:
         write_batch(tracked, task.artifacts)
 
@@ -147,25 +170,28 @@ def build_part(tracked: Path, share: Share, environment: Environment) -> None:
     artifacts, name = Artifacts.of(tracked)
     kept: dict[str, list[str]] = {}
     task = read_task(artifacts, name)
-    with _gpu(task, environment):
+    check_store(environment.store.root)
+    environment = replace(environment, device=_planned_device(task, environment))
+    with _gpus(task.gpu, environment):
         for artifact in task.artifacts:
             record = read_plan(artifacts, artifact)
             inputs, key = _find_inputs(artifacts, record)
-            if environment.store.manifest(key) is None:
+            if environment.store.manifest(key) is None and not fetch_key(key, artifacts, environment.store):
                 payloads = _find_payloads(environment.store, inputs)
                 kept[key] = compute(artifact, record, payloads, key, share, environment)
     write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
 
 
-def _build(artifacts: Artifacts, artifact: str, environment: Environment) -> None:
+def _build(artifacts: Artifacts, artifact: str, environment: Environment, patience: float, planned_device: str) -> None:
     store = environment.store
     record = read_plan(artifacts, artifact)
     inputs, key = _find_inputs(artifacts, record)
-    if store.manifest(key) is None:
-        with store.lease(key) as scratch:
+    if store.manifest(key) is None and not fetch_key(key, artifacts, store):
+        with store.lease(key, patience=patience) as lease:
             if store.manifest(key) is None:
-                compute(artifact, record, _find_payloads(store, inputs), key, Share(1, 1), environment)
-            discard(scratch)
+                payloads = _find_payloads(store, inputs)
+                compute(artifact, record, payloads, key, Share(1, 1), environment, lease, planned_device)
+            discard(lease.scratch)
     else:
         log.info("%s: found in the store under %s", artifact, key)
     manifest = store.manifest(key)
@@ -174,11 +200,18 @@ def _build(artifacts: Artifacts, artifact: str, environment: Environment) -> Non
     write_reference(artifacts.reference(artifact), record, manifest)
 
 
-def _gpu(task: Task, environment: Environment) -> AbstractContextManager[None]:
-    """The GPU of a job, if the jobs of one machine share their GPUs."""
-    if not environment.share_gpus:
+def _planned_device(task: Task, environment: Environment) -> str:
+    """ "cuda" for a job that the plan gives a GPU, else "cpu"."""
+    return "cuda" if task.gpu and environment.device != "cpu" else "cpu"
+
+
+def _gpus(count: int, environment: Environment) -> AbstractContextManager[None]:
+    """The GPUs of a job: none, `count` of those that the jobs of this machine share, or those that a scheduler gave."""
+    if environment.device == "cpu":
+        return gpus.hide_gpus()
+    if not environment.gpus:
         return nullcontext()
-    return gpus.take_gpu() if task.gpu else gpus.hide_gpus()
+    return gpus.take_gpus(count, environment.gpus, environment.jobs_per_gpu)
 
 
 def _find_inputs(artifacts: Artifacts, record: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
@@ -195,7 +228,7 @@ def read_plan(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
     """
     try:
         record: dict[str, Any] = read_json(artifacts.plan(artifact))
-    except (OSError, ValueError) as error:
+    except (*ABSENT, ValueError) as error:
         reference = artifacts.reference(artifact)
         raise UserError(f"{reference}: no study that was unfolded here plans this artifact") from error
     _check_code(record)
@@ -227,60 +260,99 @@ def compute(
     key: str,
     share: Share,
     environment: Environment,
+    lease: Lease | None = None,
+    planned_device: str | None = None,
 ) -> list[str]:
     """Compute a payload and publish it, or compute only a share of its blocks; returns the names of these blocks.
 
+    A payload needs its `lease`, a share of its blocks does not. `planned_device` is the kind of device that makes the
+    blocks, by default that of `environment`; with another one this job only joins them.
+
     Raises:
-        UserError: the code of the artifact changed meanwhile, or the stage found an error that the user can fix.
+        UserError: there is no such device here, the code of the artifact changed meanwhile, or the stage found an error
+            that the user can fix.
     """
     from pydantic import TypeAdapter
 
     from robustfeatures.pipeline.plan.recipe import STAGES
 
-    started = datetime.now(UTC)
     began = time.monotonic()
     store = environment.store
     stage = STAGES[record["stage"]]
+    own_files = [Path(entry) for entry in record["code_entries"] if own_file_name(entry)]
+    for path in own_files:
+        declare_file(path)
     parameters: Parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
     payloads = {role: input_.payload for role, input_ in inputs.items()}
+    models = DeviceModels(may_mix=environment.mix_gpu_models)
     if stage.uses_torch:
-        _prepare_torch(environment.threads)
+        # Imported here, because it loads torch.
+        from robustfeatures.pipeline.run.devices import name_device, open_device
+
+        prepare_torch(environment.threads, gpu_fast_path=environment.gpu_fast_path)
+        models.own = name_device(open_device(environment.device))
     scratch = store.scratch(key)
-    blocks = Blocks(store, key, share)
+    can_make = planned_device in (None, environment.device)
+    blocks = Blocks(store, key, share, models, can_make=can_make)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=environment.terminal)
-    job = Job(scratch, environment, payloads, blocks, progress)
-    fresh = scratch / "payload"
-    if blocks.is_whole:
+    job = Job(scratch, environment, payloads, blocks, progress, planned_device, own_files)
+    folder = scratch
+    if lease is not None:
         log.info("%s: computing %s", artifact, key)
-        discard(fresh)
-        fresh.mkdir()
+        folder = lease.fresh
+        folder.mkdir()
     try:
-        import_module(stage.module).make(parameters, fresh, job)
+        import_module(stage.module).make(parameters, folder, job)
+    except StoppedError as error:
+        raise StoppedError(f"{artifact}: {error}") from error
     except UserError as error:
         raise UserError(f"{artifact}: {error}") from error
     clear_caches()
     _check_code(record)
-    if blocks.is_whole:
-        # A block that was made before, or by another job, took its time there.
-        computing = max(job.computing_seconds, blocks.check(blocks.finished))
-        facts = {
-            "content": content_digest(fresh / stage.payload),
-            "identity": record["identity"],
-            "inputs": {role: input_.content for role, input_ in inputs.items()},
-            "built": {
-                "started": started.isoformat(timespec="seconds"),
-                "seconds": round(time.monotonic() - began, 3),
-                "computing_seconds": round(computing, 3),
-                **{name: round(seconds, 3) for name, seconds in job.costs.items()},
-                "device": str(job.device) if stage.uses_torch else "cpu",
-                "threads": environment.threads,
-                **_machine(),
-            },
-        }
-        store.publish(key, fresh, facts)
+    if lease is not None:
+        _publish(job, lease, record, {role: input_.content for role, input_ in inputs.items()}, began, environment)
     else:
         progress.path.unlink(missing_ok=True)
     return blocks.finished
+
+
+def _publish(
+    job: Job,
+    lease: Lease,
+    record: Mapping[str, Any],
+    inputs: Mapping[str, str],
+    began: float,
+    environment: Environment,
+) -> None:
+    """Publish what the stage wrote. `inputs` are content digests by role; `began` is a time of the monotonic clock."""
+    from robustfeatures.pipeline.plan.recipe import STAGES
+
+    hashes: Hashes = {}
+    content = content_digest(lease.fresh / STAGES[record["stage"]].payload, hashes)
+    seconds = time.monotonic() - began
+    facts = {
+        "content": content,
+        "identity": record["identity"],
+        "inputs": inputs,
+        "built": {
+            "started": (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="seconds"),
+            "seconds": round(seconds, 3),
+            # The digest above has hashed the shards, so that they are not read again.
+            **_costs(job, hashes),
+            "device": "; ".join(job.blocks.models.names),
+            "threads": environment.threads,
+            "gpu_fast_path": environment.gpu_fast_path,
+            **describe_machine(),
+        },
+    }
+    job.store.publish(lease, facts, hashes)
+
+
+def _costs(job: Job, hashes: Hashes) -> dict[str, float]:
+    """The seconds inside training, attack or evaluation, and what else the stage counted."""
+    # A block that was made before, or by another job, took its time there.
+    computing = max(job.computing_seconds, job.blocks.check(job.blocks.finished, hashes))
+    return {name: round(cost, 3) for name, cost in {"computing_seconds": computing, **job.costs}.items()}
 
 
 def _find_payloads(store: Store, references: Mapping[str, dict[str, Any]]) -> dict[str, Input]:
@@ -291,47 +363,9 @@ def find_input(store: Store, stage: str, found: Mapping[str, Any]) -> Input:
     """The input of a stage that a reference or a manifest names, its bytes found as they were published.
 
     Raises:
-        UserError: the payload is not there, or damaged.
+        UserError: the payload is not there, holds something else, or is damaged.
     """
     from robustfeatures.pipeline.plan.recipe import STAGES
 
-    (path,) = store.verified(found["key"], [STAGES[stage].payload])
+    (path,) = store.verified(found["key"], found["content"], [STAGES[stage].payload])
     return Input(path, found["content"])
-
-
-def _prepare_torch(threads: int) -> None:
-    import torch
-
-    from robustfeatures.engine.determinism import make_deterministic
-
-    keep_freed_memory()
-    torch.set_num_threads(threads)
-    make_deterministic()
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "host": platform.node(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "python": platform.python_version(),
-        "packages": {name: found for name in PACKAGES if (found := _version(name))},
-        "git_commit": _git_commit(),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-@cache
-def _git_commit() -> str | None:
-    git = shutil.which("git")
-    if git is None:
-        return None
-    found = subprocess.run(  # noqa: S603
-        [git, "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() or None

@@ -52,14 +52,15 @@ class Progress:
             done, total, elapsed, unit=" images", unit_scale=True, rate=rate, bar_format=LINE, initial=self._first
         )
         log.info("%s: %s", self.label, line)
-        write_json(
-            self.path,
-            {
-                "stage": self.stage,
-                "label": self.label,
-                "share": done / total,
-                "seconds_left": None if rate is None else (total - done) / rate,
-                "process": os.getpid(),
-            },
-            durable=False,
-        )
+        report = {
+            "stage": self.stage,
+            "label": self.label,
+            "share": done / total,
+            "seconds_left": None if rate is None else (total - done) / rate,
+            "process": os.getpid(),
+        }
+        try:
+            write_json(self.path, report, durable=False)
+        except OSError as error:
+            # A report is no reason to end a job. If the disk is really full, its next result says so.
+            log.warning("%s: %s", self.path, error.strerror)

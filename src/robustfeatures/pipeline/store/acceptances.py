@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from robustfeatures.files import ABSENT
 from robustfeatures.pipeline.plan.canonical import digest
 from robustfeatures.pipeline.store.sealed import read_sealed, write_sealed
 
@@ -46,7 +47,7 @@ def read_acceptance(path: Path) -> dict[str, Any] | None:
     """An acceptance; None if it is missing or damaged."""
     try:
         facts = path.stat()
-    except OSError:
+    except ABSENT:
         return None
     return _read(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
 
@@ -55,5 +56,5 @@ def read_acceptance(path: Path) -> dict[str, Any] | None:
 def _read(path: Path, *facts: int) -> dict[str, Any] | None:
     try:
         return read_sealed(path)
-    except (OSError, ValueError):
+    except (*ABSENT, ValueError):
         return None

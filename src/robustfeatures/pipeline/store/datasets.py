@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,17 @@ from numpy.typing import NDArray
 from zarr.storage import LocalStore
 
 from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.data.pixels import Statistics, channel_statistics
 from robustfeatures.errors import UserError, suggest
+from robustfeatures.files import ABSENT
 from robustfeatures.pipeline.store.stored_images import StoredImages, shard_file
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer
 
+# The split that networks are trained on, and the attribute with the statistics that normalise pixels. These follow from
+# the images, so content digests leave them out.
+TRAIN, STATISTICS = "train", "channel_statistics"
 PROVENANCE = ("source_index", "source_label", "start_index", "target")
 # Rows are read and written in chunks of about this many bytes.
 CHUNK_BYTES = 1 << 20
@@ -42,6 +48,7 @@ def write_dataset(path: Path, splits: Mapping[str, ImageDataset]) -> None:
         images = create_array(root.require_group(split), "images", dataset.images.shape, dataset.images.dtype)
         for rows in shard_rows_of(images):
             images[rows[0] : rows[-1] + 1] = _check_range(dataset.images[rows], split)
+    _write_statistics(path, root)
 
 
 def write_shard(
@@ -83,14 +90,39 @@ def join_shards(path: Path, splits: Mapping[str, ShardedSplit]) -> None:
             place = path / name / "images" / shard_file(number, array.ndim)
             place.parent.mkdir(parents=True)
             _link_or_copy(shard, place)
+    _write_statistics(path, root)
+
+
+def _write_statistics(path: Path, root: zarr.Group) -> None:
+    """Write mean and standard deviation of the channels of the train split, so that no training reads it for them."""
+    if TRAIN in root:
+        mean, std = channel_statistics(StoredImages(path / TRAIN / "images"))
+        root.require_group(TRAIN).attrs[STATISTICS] = {"mean": mean.tolist(), "std": std.tolist()}
+
+
+def _read_statistics(group: zarr.Group, channels: int, folder: Path) -> Statistics | None:
+    """What `_write_statistics` wrote; None for a payload without it."""
+    found: Any = group.attrs.get(STATISTICS)
+    if found is None:
+        return None
+    with _explain_errors(folder / "zarr.json", f"damaged: {STATISTICS}"):
+        mean, std = (np.array(found[name], dtype=np.float64).reshape(channels) for name in ("mean", "std"))
+    return mean, std
 
 
 def _link_or_copy(path: Path, place: Path) -> None:
-    """Link a file at `place`, or copy it where the disk has no links. The original stays, in case of a kill."""
+    """Link a file at `place`. Copy it where the disk has no links, or if another user owns it and keeps its rights.
+
+    The original stays, in case of a kill.
+    """
     try:
-        place.hardlink_to(path)
-    except OSError:
-        shutil.copyfile(path, place)
+        if path.stat().st_uid == os.geteuid():
+            place.hardlink_to(path)
+            return
+    except OSError as error:
+        if isinstance(error, ABSENT):
+            raise
+    shutil.copyfile(path, place)
 
 
 class _Folder(LocalStore):
@@ -159,7 +191,7 @@ def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageData
     if split not in splits:
         raise UserError(f"{path}: no split {split!r}{suggest(split, splits)}")
     folder = path / split
-    _open_group(folder)
+    group = _open_group(folder)
     stored = _open_images(folder / "images")
     labels = _read_column(folder / "labels", len(stored))
     wrong = labels[(labels < 0) | (labels >= len(class_names))]
@@ -172,6 +204,7 @@ def read_dataset(path: Path, split: str, *, in_memory: bool = True) -> ImageData
         labels=labels,
         provenance={name: _read_column(folder / name, len(stored)) for name in PROVENANCE if (folder / name).exists()},
         class_names=class_names,
+        statistics=_read_statistics(group, stored.shape[1], folder),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError
-from robustfeatures.files import read_json, write_json
+from robustfeatures.files import ABSENT, read_json, write_json
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
 from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.store.store import Store
@@ -46,6 +47,53 @@ class Artifacts:
         """The files that mark finished parts of a job; none if the job has one part."""
         folder = self.root / ".parts" / name
         return [folder / f"{part}-of-{count}.json" for part in range(1, count + 1)] if count > 1 else []
+
+    def count_stop(self, name: str, part: int | str | None = None) -> None:
+        """Record that a job, or a part of it, ended because it was told to, for example at its time limit."""
+        path = self._stops(name, part)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(b".")
+
+    def stops(self, name: str, part: int | str | None = None) -> int:
+        """How often a job, or a part of it, ended because it was told to, since the last plan."""
+        try:
+            return self._stops(name, part).stat().st_size
+        except ABSENT:
+            return 0
+
+    def forget_stops(self) -> None:
+        """Begin to count anew."""
+        shutil.rmtree(self.root / ".stops", ignore_errors=True)
+
+    def _stops(self, name: str, part: int | str | None) -> Path:
+        return self.root / ".stops" / (name if part is None else f"{name}-{part}")
+
+    def count_taken(self, key: str) -> None:
+        """Record that a payload came from the remote."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._taken.open("a") as file:
+            file.write(f"{key}\n")
+
+    def taken(self) -> set[str]:
+        """The keys of the payloads that came from the remote since the last plan."""
+        try:
+            return set(self._taken.read_text().split())
+        except ABSENT:
+            return set()
+
+    def forget_taken(self) -> None:
+        """Begin to count anew."""
+        self._taken.unlink(missing_ok=True)
+
+    @property
+    def _taken(self) -> Path:
+        return self.root / ".taken"
+
+    @property
+    def remote(self) -> Path:
+        """The file with the address of the remote, and the keys that it had when the study was planned."""
+        return self.root / ".remote.json"
 
     def benchmark(self, name: str) -> Path:
         """The benchmark file of a job. Snakemake compares its time as it does those of the job's outputs."""
@@ -102,19 +150,34 @@ def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]
     )
 
 
-def resolve(artifacts: Artifacts, store: Store, record: dict[str, Any]) -> bool:
-    """Write the reference of a recipe if its inputs have references and the store has its payload; whether it did."""
+def is_current(artifacts: Artifacts, name: str, record: Mapping[str, Any], store: Store) -> bool:
+    """Whether an existing reference is right: the store has its payload, with this content, made of these inputs.
+
+    A payload that was lost and made again elsewhere may have other content, and all that is made of it too.
+    """
+    key = _find_key(artifacts, record)
+    manifest = None if key is None else store.manifest(key)
+    found = read_reference(artifacts.reference(name))
+    return manifest is not None and all(manifest[field] == found[field] for field in ("key", "content"))
+
+
+def resolve(artifacts: Artifacts, name: str, record: dict[str, Any], store: Store) -> None:
+    """Write the reference of a recipe if its inputs have references and the store has its payload."""
+    key = _find_key(artifacts, record)
+    manifest = None if key is None else store.manifest(key)
+    if manifest is not None:
+        write_reference(artifacts.reference(name), record, manifest)
+
+
+def _find_key(artifacts: Artifacts, record: Mapping[str, Any]) -> str | None:
+    """The key of a recipe's payload by the references of its inputs; None if one of them has no reference."""
     contents = {}
     for role, artifact in record["inputs"].items():
         path = artifacts.reference(artifact)
         if not path.exists():
-            return False
+            return None
         contents[role] = read_reference(path)["content"]
-    manifest = store.manifest(identity_digest(record["identity"], contents))
-    if manifest is None:
-        return False
-    write_reference(artifacts.reference(f"{record['stage']}/{record['label']}-{record['digest']}"), record, manifest)
-    return True
+    return identity_digest(record["identity"], contents)
 
 
 def write_batch(path: Path, artifacts: Sequence[str]) -> None:

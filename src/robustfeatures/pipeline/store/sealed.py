@@ -10,6 +10,9 @@ from typing import Any
 from robustfeatures.files import encode_json, write_json
 from robustfeatures.pipeline.plan.canonical import digest
 
+# The sealed file that lists the files of a payload.
+MANIFEST = "manifest.json"
+
 
 def write_sealed(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
     """Write JSON with its digest as its last field, atomically; returns what was written."""
@@ -25,10 +28,18 @@ def read_sealed(path: Path) -> dict[str, Any]:
         OSError: it cannot be read.
         ValueError: it is damaged.
     """
-    content = path.read_bytes()
+    return parse_sealed(path.read_bytes(), str(path))
+
+
+def parse_sealed(content: bytes, where: str) -> dict[str, Any]:
+    """The value in the bytes of a file of `write_sealed`; `where` names the file in messages.
+
+    Raises:
+        ValueError: it is damaged.
+    """
     value: dict[str, Any] = json.loads(content)
     if not isinstance(value, dict) or content != encode_json(value):
-        raise ValueError(f"{path}: not as it was written")
+        raise ValueError(f"{where}: not as it was written")
     if digest({name: item for name, item in value.items() if name != "seal"}) != value.get("seal"):
-        raise ValueError(f"{path}: its seal is broken")
+        raise ValueError(f"{where}: its seal is broken")
     return value

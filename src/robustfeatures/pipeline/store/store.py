@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-import sys
-import time
-from collections.abc import Collection, Iterator
+import stat
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from filelock import LeaseCompromise, SoftFileLease
-
 from robustfeatures.errors import UserError
-from robustfeatures.files import hash_file, hash_file_once, list_files, sync_to_disk
+from robustfeatures.files import ABSENT, hash_file, list_files, name_user, sync_to_disk
+from robustfeatures.pipeline.store import lease as leases
 from robustfeatures.pipeline.store.acceptances import find_accepted, list_acceptances, read_acceptance
-from robustfeatures.pipeline.store.sealed import read_sealed, write_sealed
+from robustfeatures.pipeline.store.content import Hashes, find_inode
+from robustfeatures.pipeline.store.lease import Lease, hold, is_alive
+from robustfeatures.pipeline.store.sealed import MANIFEST, read_sealed, write_sealed
+from robustfeatures.pipeline.store.verified import check_file
 
-MANIFEST = "manifest.json"
-# After this time without a sign of life, jobs on other machines consider a job dead. Jobs on the same machine notice
-# its end at once.
-LEASE_SECONDS = 120.0
+# The files of images in a payload.
+SHARDS = "*.zarr/*/images/c/*/*/*/*"
+# A file that is not there, or a folder in its place.
+DAMAGED = (*ABSENT, IsADirectoryError)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line on a file that is not as it was published, or that cannot be read, so that nobody knows."""
+
+    line: str
+    is_damage: bool = True
+
+    @classmethod
+    def of(cls, path: Path, error: OSError) -> Finding:
+        """What an error says of a file."""
+        return cls(f"{path}: {error.strerror}", isinstance(error, DAMAGED))
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder with payloads, `<key>/`, unfinished work, `.partial/<key>/`, and damaged payloads, `.damaged/`.
+    """A folder with payloads, `<key>/`, unfinished work, `.partial/<key>/`, and damaged payloads, `.damaged-<key>-1/`.
 
     `.accepted/` records which other keys stand for payloads.
     """
@@ -51,6 +66,9 @@ class Store:
         """The manifest of a payload; None if it is missing or damaged, or a file is missing or has another size.
 
         If another payload was accepted for the key, its manifest is returned, with the record of it in `accepted`.
+
+        Raises:
+            OSError: a file cannot be read, so that nobody knows.
         """
         own = self._published(key)
         if own is not None:
@@ -66,17 +84,18 @@ class Store:
         try:
             manifest = read_sealed(folder / MANIFEST)
             whole = all((folder / name).stat().st_size == file["size"] for name, file in manifest["files"].items())
-        except (OSError, ValueError):
+        except (*DAMAGED, ValueError):
             return None
         return manifest if whole else None
 
-    def verified(self, key: str, names: Collection[str]) -> list[Path]:
+    def verified(self, key: str, content: str, names: Collection[str]) -> list[Path]:
         """The files and folders among `names` that a payload has, after a check of their SHA-256.
 
-        A process hashes each file once.
+        `content` is the digest of what the payload should hold. Shards of images, which may be many and large, are
+        checked by `StoredImages` when they are first read.
 
         Raises:
-            UserError: the payload is not there, or a file is damaged.
+            UserError: the payload is not there, holds something else, or a file is damaged.
         """
         manifest = self.manifest(key)
         if manifest is None:
@@ -84,40 +103,44 @@ class Store:
                 f"{self.payload(key)}: the payload is missing or damaged; run snakemake again, it will be made anew"
             )
         folder = self.payload(manifest["key"])
+        if manifest["content"] != content:
+            raise UserError(
+                f"{folder}: holds other content than the reference says, because it was lost and made again; run "
+                "snakemake again, and the reference will be made anew"
+            )
         found = set()
         for file, facts in manifest["files"].items():
             top = Path(file).parts[0]
             if top in names:
                 found.add(top)
-                if hash_file_once(folder / file) != facts["sha256"]:
-                    raise UserError(
-                        f"{folder / file}: damaged; run `robustfeatures verify --repair`, then snakemake again, "
-                        "and the payload will be made anew"
-                    )
+                if not Path(file).match(SHARDS):
+                    check_file(folder / file, facts["sha256"])
         return [folder / name for name in names if name in found]
 
-    def damages(self, key: str) -> Iterator[str]:
-        """One line per damaged, missing or unexpected file of a payload; every file is hashed."""
+    def find_damage(self, key: str) -> Iterator[Finding]:
+        """Hash every file of a payload, and name those that are damaged, missing, unexpected or cannot be read."""
         folder = self.payload(key)
         try:
             files = read_sealed(folder / MANIFEST)["files"]
         except OSError as error:
-            yield f"{folder / MANIFEST}: {error.strerror}"
+            yield Finding.of(folder / MANIFEST, error)
             return
         except ValueError:
-            yield f"{folder / MANIFEST}: damaged"
+            yield Finding(f"{folder / MANIFEST}: damaged")
             return
         for name, facts in files.items():
             try:
                 if hash_file(folder / name) != facts["sha256"]:
-                    yield f"{folder / name}: damaged"
+                    yield Finding(f"{folder / name}: damaged")
             except OSError as error:
-                yield f"{folder / name}: {error.strerror}"
+                yield Finding.of(folder / name, error)
         known = {folder / name for name in files} | {folder / MANIFEST}
         try:
-            yield from (f"{path}: not part of the payload" for path in list_files(folder) if path not in known)
+            found = list_files(folder)
         except OSError as error:
-            yield f"{error.filename}: {error.strerror}"
+            yield Finding.of(Path(error.filename), error)
+            return
+        yield from (Finding(f"{path}: not part of the payload") for path in found if path not in known)
 
     def damaged_acceptances(self) -> Iterator[tuple[Path, str]]:
         """Each acceptance that is damaged, or says of a payload what it does not hold, with a line that tells it."""
@@ -144,105 +167,179 @@ class Store:
         ]
 
     @contextmanager
-    def lease(self, key: str, block: str = "") -> Iterator[Path]:
-        """The exclusive right to make one payload, or one block of it; waits for another holder. Yields the scratch."""
+    def lease(self, key: str, block: str = "", *, patience: float | None = None) -> Iterator[Lease]:
+        """The exclusive right to make one payload, or one block of it.
+
+        Another holder is waited for, by default for `lease.WAIT_SECONDS`.
+
+        Raises:
+            HeldError: another job still holds it.
+            UserError: this user may not write in the store; or another job took the lease meanwhile, and removed files
+                of this one.
+        """
         scratch = self.scratch(key)
-        scratch.mkdir(parents=True, exist_ok=True)
-        lock = scratch.with_suffix(f".{block}.lock" if block else ".lock")
-        with SoftFileLease(lock, lease_duration=LEASE_SECONDS, on_compromise=_give_up):
+        self._make_scratch(key)
+        with hold(scratch, block, leases.WAIT_SECONDS if patience is None else patience) as lease:
             # The previous holder removes the folder after it has published the payload.
             scratch.mkdir(parents=True, exist_ok=True)
-            yield scratch
+            self._look_again(key)
+            if not block:
+                # What dead holders left. One that was only stopped has lost its lease and publishes nothing.
+                for left in scratch.glob("payload-*"):
+                    discard(left)
+            try:
+                yield lease
+            except OSError:
+                # The next holder may have removed files of this one.
+                lease.check()
+                raise
+
+    def _make_scratch(self, key: str) -> None:
+        scratch = self.scratch(key)
+        with suppress(PermissionError):
+            scratch.mkdir(parents=True, exist_ok=True)
+        self.check_writable()
+        _check_writable(scratch)
+        _check_writable(scratch / "blocks")
+
+    def check_writable(self) -> None:
+        """Check that this user may make payloads here.
+
+        Raises:
+            UserError: it may not.
+        """
+        _check_writable(self.root)
+        _check_writable(self.root / ".partial")
+
+    def _look_again(self, key: str) -> None:
+        """Let the file system look for a payload that it may still know as absent."""
+        # NFS looks again in a folder that is opened, FUSE when a name is to be made. No folder can be linked, so this
+        # makes nothing.
+        sync_to_disk(self.root)
+        with suppress(OSError):
+            os.link(self.root, self.payload(key))
+
+    def locks(self) -> list[Path]:
+        """All lock files, also those whose holders are dead."""
+        return sorted((self.root / ".partial").glob("*.lock*"))
+
+    def is_unfinished(self, key: str) -> bool:
+        """Whether a job makes a payload, or was killed before it removed what it worked with."""
+        scratch = self.scratch(key)
+        return scratch.exists() or scratch.with_suffix(".lock").exists()
 
     def is_held(self, key: str) -> bool:
-        """Whether a job is making a payload. The job touches its lock regularly.
+        """Whether a job is making a payload."""
+        return any(map(is_alive, (self.root / ".partial").glob(f"{key}*.lock")))
 
-        A lock from the future is stale: its job died before the clock was set back.
+    def publish(self, lease: Lease, facts: dict[str, Any], hashes: Hashes | None = None) -> dict[str, Any]:
+        """Make `lease.fresh` the read-only payload of the lease's key in one rename; returns the payload's manifest.
+
+        The files in `hashes` have been hashed and are not read again.
+        The first publisher wins: if a payload is in its place, it stays. Only one whose damage is confirmed by hashing
+        is moved aside.
+
+        Raises:
+            UserError: the lease was lost.
         """
-        now = time.time()
-        for lock in self.scratch(key).parent.glob(f"{key}*.lock"):
-            # A job may release the lock at this moment.
-            with suppress(FileNotFoundError):
-                if abs(now - lock.stat().st_mtime) < LEASE_SECONDS:
-                    return True
-        return False
-
-    def publish(self, key: str, fresh: Path, facts: dict[str, Any]) -> dict[str, Any]:
-        """Make the folder `fresh` the read-only payload of `key` in one rename; returns its manifest.
-
-        If a damaged payload is in its place, that one is moved aside first.
-        """
+        fresh = lease.fresh
         files = list_files(fresh)
         manifest: dict[str, Any] = {
-            "key": key,
+            "key": lease.key,
             **facts,
             "files": {
-                str(path.relative_to(fresh)): {"size": path.stat().st_size, "sha256": hash_file(path)} for path in files
+                str(path.relative_to(fresh)): {
+                    "size": path.stat().st_size,
+                    "sha256": (hashes or {}).get(find_inode(path)) or hash_file(path),
+                }
+                for path in files
             },
         }
         for path in files:
             sync_to_disk(path)
         manifest = write_sealed(fresh / MANIFEST, manifest)
         for path in fresh.rglob("*"):
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        place = self.payload(key)
-        if os.path.lexists(place):
-            self.set_aside(key)
-        fresh.rename(place)
-        place.chmod(0o555)
+            _make_read_only(path)
+        place = self.payload(lease.key)
+        lease.check()
+        while not _rename_to_new(fresh, place):
+            found = list(self.find_damage(lease.key))
+            if not found:
+                discard(fresh)
+                return read_sealed(place / MANIFEST)
+            unread = [finding.line for finding in found if not finding.is_damage]
+            if unread:
+                raise UserError(f"{unread[0]}; the payload there may be whole and is left in its place")
+            self.set_aside(place)
+        _make_read_only(place)
         sync_to_disk(self.root)
         return manifest
 
-    def set_aside(self, key: str) -> Path:
-        """Move a damaged payload to `.damaged/<key>-<number>`, where no job reads it; returns that folder."""
-        place = self.payload(key)
-        # Moving a folder to another parent needs the right to write in the folder itself.
-        place.chmod(0o755)
-        return self._moved_aside(place)
-
-    def set_acceptance_aside(self, path: Path) -> Path:
-        """Move a damaged acceptance to `.damaged/`; returns that place."""
-        return self._moved_aside(path)
-
-    def _moved_aside(self, place: Path) -> Path:
-        folder = self.root / ".damaged"
-        folder.mkdir(exist_ok=True)
-        aside = next(path for number in count(1) if not os.path.lexists(path := folder / f"{place.name}-{number}"))
-        place.rename(aside)
+    def set_aside(self, path: Path) -> Path:
+        """Rename a damaged payload or acceptance to `.damaged-<name>-<number>`, where no job reads it."""
+        # In the same folder, because only its owner may move a read-only folder to another one.
+        places = (self.root / f".damaged-{path.name}-{number}" for number in count(1))
+        aside = next(place for place in places if not os.path.lexists(place))
+        path.rename(aside)
         sync_to_disk(self.root)
         return aside
 
     def remove(self, key: str) -> None:
-        """Remove a payload: first hide it with one rename, then delete it."""
-        doomed = self.root / ".partial" / f"{key}.removed"
-        discard(doomed)
-        doomed.parent.mkdir(parents=True, exist_ok=True)
-        place = self.payload(key)
-        place.chmod(0o755)
-        place.rename(doomed)
-        discard(doomed)
+        """Remove a payload: first hide it with one rename, then delete it. What other users own may stay hidden."""
+        hidden = self.root / f".removed-{key}"
+        discard(hidden)
+        self.payload(key).rename(hidden)
+        discard(hidden)
 
     def payload_keys(self) -> list[str]:
         """The keys of all payloads, sorted."""
-        if not self.root.is_dir():
+        try:
+            with os.scandir(self.root) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        except FileNotFoundError:
             return []
-        return sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _give_up(loss: LeaseCompromise) -> None:
-    """End this process at once. Another one considered it dead and now makes the payload in the same folder."""
-    print(
-        f"robustfeatures: {loss.lock_file}: the lease was lost ({loss.reason}); run again", file=sys.stderr, flush=True
-    )
-    os._exit(1)
+def _check_writable(folder: Path) -> None:
+    if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(
+            f"{folder}: {name_user(os.geteuid())} may not write here; the store's owner must make its folders writable "
+            "for the group (`chmod g+rwxs`), and all its users need `umask 002`: docs/cluster.md"
+        )
+
+
+def _rename_to_new(folder: Path, place: Path) -> bool:
+    """Rename a folder with files, unless something is in the place; whether it was renamed."""
+    try:
+        folder.rename(place)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        return False
+    return True
+
+
+def _make_read_only(path: Path) -> None:
+    """Take away the right to write. What others may read follows the umask with which the file was made."""
+    _change_mode(path, lambda mode: mode & ~0o222)
 
 
 def discard(folder: Path) -> None:
-    """Remove a file, or a folder and its content, also if they are read-only. Nothing happens if it does not exist."""
+    """Remove a file, or a folder and its content, also if they are read-only. What other users own may stay."""
     if not folder.is_dir():
-        folder.unlink(missing_ok=True)
+        with suppress(PermissionError):
+            folder.unlink(missing_ok=True)
         return
     for path in [folder, *folder.rglob("*")]:
         if path.is_dir():
-            path.chmod(0o755)
-    shutil.rmtree(folder)
+            _change_mode(path, lambda mode: mode | stat.S_IRWXU)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _change_mode(path: Path, change: Callable[[int], int]) -> None:
+    """Change the mode of a file where that is allowed. Some file systems refuse it to everybody, and all to others."""
+    try:
+        path.chmod(change(stat.S_IMODE(path.stat().st_mode)))
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS, errno.ENOENT):
+            raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import ABSENT
+from robustfeatures.pipeline.store.sealed import MANIFEST, read_sealed
+from robustfeatures.pipeline.store.verified import check_file
 
 # A shard file of zarr ends with 16 bytes per chunk (its offset and length) and a checksum of 4 bytes.
 INDEX_ENTRY_BYTES = 16
@@ -27,6 +31,8 @@ class StoredImages:
 
     zarr decodes a whole chunk for each row. Here the number of a row gives its place in the file, which is checked once
     per file against zarr's index. The mapped files are in the system's page cache, which it can shrink at any time.
+
+    In a payload of the store, the SHA-256 of each file is checked before it is first read.
     """
 
     def __init__(self, array: Path) -> None:
@@ -44,7 +50,9 @@ class StoredImages:
             self.dtype: np.dtype[Any] = np.dtype(metadata["data_type"])
             self.shard_rows: int = metadata["chunk_grid"]["configuration"]["chunk_shape"][0]
             self.chunk_rows: int = sharding["chunk_shape"][0]
-        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        except OSError as error:
+            raise UserError(f"{error.filename}: {error.strerror}") from error
+        except (ValueError, KeyError, IndexError, TypeError) as error:
             raise UserError(f"{array}: not an array of images that this package wrote") from error
         if not plain:
             raise UserError(f"{array}: the images are compressed; this package stores them as they are")
@@ -74,11 +82,29 @@ class StoredImages:
             target[...] = self._file(row // self.shard_rows)[row % self.shard_rows]
         return found
 
+    @cached_property
+    def _published(self) -> dict[str, Any] | None:
+        """The files of the payload that the images belong to; None if they are in no store."""
+        manifest = self.path.absolute().parents[2] / MANIFEST
+        try:
+            files: dict[str, Any] = read_sealed(manifest)["files"]
+        except ABSENT:
+            return None
+        except ValueError as error:
+            raise UserError(f"{manifest}: damaged; run `robustfeatures verify`") from error
+        return files
+
+    def _check_digest(self, path: Path) -> None:
+        if self._published is not None:
+            name = str(path.absolute().relative_to(self.path.absolute().parents[2]))
+            check_file(path, self._published.get(name, {}).get("sha256", ""))
+
     def _file(self, shard: int) -> NDArray[Any]:
         if shard not in self._files:
             path = self.path / shard_file(shard, len(self.shape))
             rows = min(self.shard_rows, len(self) - shard * self.shard_rows)
             try:
+                self._check_digest(path)
                 self._check_index(path, rows)
                 mapped = np.memmap(path, self.dtype, "r", shape=(rows, *self.shape[1:]))
                 self._files[shard] = mapped.view(np.ndarray)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from robustfeatures.attacks.evaluating.registry import find_attack
 from robustfeatures.attacks.evaluating.settings import Attack
-from robustfeatures.attacks.settings import NormName
+from robustfeatures.attacks.settings import NormName, check_radii
 from robustfeatures.data.registry import SourceEntry, find_source
 from robustfeatures.data.settings import Data, KeepListed, Split
 from robustfeatures.errors import UserError, suggest
+from robustfeatures.models.own_files import check_own, parse_own
 from robustfeatures.models.registry import find_network
-from robustfeatures.models.settings import Architecture
+from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.settings import Training
 
@@ -87,11 +88,11 @@ def check_digests(data: Data, where: str) -> None:
                 raise UserError(f"{field}.sha256: missing for {file.path}; `robustfeatures fetch` prints it")
 
 
-def check_training(training: Training, where: str) -> None:
-    """Check that every value of the training in the field `where` has an effect.
+def check_training(training: Training, where: str, *, compile: bool) -> None:
+    """Check that every value of the training in the field `where` has an effect, and that its GPUs divide a batch.
 
     Raises:
-        UserError: a value has no effect.
+        UserError: a value has no effect, the GPUs do not divide the batch, or torch would `compile` for several GPUs.
     """
     if training.milestones and training.schedule != "step":
         raise UserError(f"{where}.milestones: the schedule {training.schedule!r} takes none; 'step' does")
@@ -102,15 +103,50 @@ def check_training(training: Training, where: str) -> None:
         )
     if training.natural and training.adversary is None:
         raise UserError(f"{where}.natural: {training.natural} of a batch is spared, but there is no adversary")
+    if training.gpus_per_training is not None:
+        gpus, size = training.gpus_per_training, training.batch_size
+        if size % gpus:
+            raise UserError(f"{where}.gpus_per_training: {gpus} GPUs cannot share a batch_size of {size} evenly")
+        if compile:
+            raise UserError(f"{where}.gpus_per_training: compile must be false for a training on several GPUs")
 
 
-def check_network(architecture: Architecture, where: str) -> None:
-    """Check the network in the field `where` before it is made.
+def check_network(architecture: Architecture, where: str, folder: Path) -> None:
+    """Check the network in the field `where` before it is made; the user's own file lies in the study's `folder`.
 
     Raises:
-        UserError: the network is unknown, or its width is not allowed.
+        UserError: the network is unknown, its width is not allowed, or the user's file has no such function.
     """
+    own = parse_own(architecture.name)
+    if own is not None:
+        check_own(own, folder, f"{where}.name")
     find_network(architecture.name, f"{where}.name").check_width(architecture.width, where)
+
+
+def check_pretrained(pretrained: Pretrained, where: str, folder: Path) -> None:
+    """Check a network trained elsewhere, in the field `where`; the user's own file lies in the study's `folder`.
+
+    Raises:
+        UserError: the file of weights does not exist, or the network is unknown or not allowed.
+    """
+    if not Path(pretrained.weights).is_file():
+        raise UserError(f"{where}.weights: {pretrained.weights} does not exist")
+    if (pretrained.mean is None) != (pretrained.std is None):
+        raise UserError(f"{where}.mean: give both mean and std, or neither")
+    own = parse_own(pretrained.architecture)
+    if own is not None:
+        check_own(own, folder, f"{where}.architecture")
+    find_network(pretrained.architecture, f"{where}.architecture").check_width(pretrained.width, where)
+
+
+def check_weights_digest(pretrained: Pretrained, where: str) -> None:
+    """Check that a study gives the SHA-256 of weights, which is part of their recipe.
+
+    Raises:
+        UserError: it is missing.
+    """
+    if pretrained.sha256 is None:
+        raise UserError(f"{where}.sha256: missing for {pretrained.weights}; `robustfeatures fetch` prints it")
 
 
 def check_published_setting(setting: str) -> None:
@@ -141,3 +177,15 @@ def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None
         norms = find_attack(attack.kind).norms
         if norm not in norms:
             raise UserError(f"{where}: {attack.kind} attacks in the norm {' or '.join(norms)} alone, not in {norm}")
+
+
+def check_eps(norm: NormName, eps: Sequence[float], where: str) -> None:
+    """Check the radii of an evaluation.
+
+    Raises:
+        UserError: a radius is too large for its norm.
+    """
+    try:
+        check_radii({norm: eps})
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from error

@@ -20,14 +20,15 @@ from robustfeatures.training.settings import Training
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Strict):
-    """Trainings that differ from the named training `base` in some of its fields.
+    """Trainings that differ from a named training in some of its fields.
 
-    Each block of `cells` maps fields of a training to lists of values, and defines one training for each combination of
-    these values. All other fields are as in the base. A dotted name is a field within a field: `adversary.eps`.
+    A dotted name is a field within a field: `adversary.eps`.
     """
 
     base: Name
+    """The name of the training that has all other fields."""
     cells: Annotated[tuple[Mapping[str, Annotated[tuple[Any, ...], MinLen(1)]], ...], MinLen(1)]
+    """Blocks of values for fields of a training; each combination of a block's values is one training."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _training(values: dict[str, Any], where: str) -> Training:
     try:
         return validate(Training, values, "")
     except UserError as error:
-        raise UserError(f"{where}.{str(error).removeprefix(': ')}") from error
+        raise UserError(f"{where}.{error}") from error
 
 
 def _get_field(values: Mapping[str, Any], field: str) -> Any:

@@ -12,6 +12,7 @@ from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.settings import Data
 from robustfeatures.derived.settings import Derived
 from robustfeatures.engine.settings import Strict
+from robustfeatures.models.settings import Pretrained
 from robustfeatures.training.settings import Model
 
 # Names are parts of file names and of commands.
@@ -26,4 +27,4 @@ class Measurement(Strict):
     settings: Mapping[str, Any]
 
 
-Parameters = Data | Model | Derived | Evaluation | Measurement
+Parameters = Data | Model | Pretrained | Derived | Evaluation | Measurement

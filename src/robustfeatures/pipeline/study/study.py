@@ -8,36 +8,44 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import MinLen
+from pydantic import AfterValidator
 
 from robustfeatures.attacks.evaluating.settings import Attacks
-from robustfeatures.attacks.settings import NormName
+from robustfeatures.attacks.settings import NormName, check_in_norm
 from robustfeatures.data.settings import Data, Split
 from robustfeatures.derived.settings import Method
 from robustfeatures.engine.settings import PositiveFloat, Precision, Seed, Strict
 from robustfeatures.errors import UserError, suggest
-from robustfeatures.models.settings import Architecture
+from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.study.checks import (
     check_attacks,
     check_data,
     check_network,
+    check_pretrained,
     check_published_setting,
     check_training,
 )
+from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.grids import Cell, Grid, unfold_grid
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.pipeline.study.validation import validate
-from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.settings import Training
 
 
 @dataclass(frozen=True, kw_only=True)
 class DerivedSet(Strict):
-    """A derived data set: the training of its source model by name, the method, and the training on it by name."""
+    """A derived data set: the network with which it is made, the method, and the training on it."""
 
     source: str
+    """The name of the training, or of the network of `models`, with which the set is made."""
     method: Method
+    """How images and labels are made."""
     training: str
+    """The name of the training on the set."""
+    source_data: Name | None = None
+    """The name in `other_data` of the set that the source is trained on, where that is not D."""
     splits: Annotated[tuple[Split, ...], MinLen(1)] = ("train",)
+    """The splits of D that are derived."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,45 +53,74 @@ class Robustness(Strict):
     """The attacks of every evaluation and the radii that A1 reports. The clean accuracy is always reported."""
 
     norm: NormName
+    """The norm of all radii."""
     attacks: Attacks
-    eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)]
+    """The attacks of every evaluation, one after another."""
+    eps: Annotated[tuple[PositiveFloat, ...], MinLen(1), AfterValidator(check_in_norm)]
+    """The radii that are reported, in pixels of [0, 1]; an Linf radius is below 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study(Strict):
     """The fields of a study file. The study chooses the names of trainings and derived sets.
 
-    `published_setting` is the setting of the papers ("CIFAR-10") that the study repeats; only then are measured and
-    published numbers compared. `precision` applies to convolutions and matrix products in training, attack and
-    evaluation; `compile` has torch compile the networks there. `experiments` maps an id (A1 ... E4) to the settings of
-    that experiment. Experiments use `other_data` and `other_architectures` by name. The cells of `grids` are named
-    trainings. A study of the theory has neither data nor networks.
+    A file may also have the field `extends`: it is another study with changes (`study/extends.py`). A study of the
+    theory has neither data nor networks.
     """
 
     title: str
+    """What the page of the study is called."""
     data: Data | None = None
+    """The original data set, D."""
     other_data: Mapping[Name, Data] = field(default_factory=dict)
+    """Further data sets that experiments use by name."""
     architecture: Architecture | None = None
+    """The network of every training that names no other."""
     other_architectures: Mapping[Name, Architecture] = field(default_factory=dict)
+    """Further networks that experiments use by name."""
     precision: Precision = "float32"
+    """The number format of convolutions and matrix products in training, attack and evaluation."""
     compile: bool = False
+    """Whether torch compiles the networks in training, attack and evaluation."""
     seeds: Annotated[tuple[Seed, ...], MinLen(1)]
+    """The seeds; everything random is made once for each."""
     training: Mapping[Name, Training] = field(default_factory=dict)
+    """Trainings by name."""
+    models: Mapping[Name, Pretrained] = field(default_factory=dict)
+    """Networks trained elsewhere; their names stand wherever a training on original data stands."""
     grids: Mapping[Name, Grid] = field(default_factory=dict)
+    """Grids of trainings by name; their cells are trainings too."""
     derived: Mapping[Name, DerivedSet] = field(default_factory=dict)
+    """Derived data sets by name."""
     robustness: Robustness | None = None
+    """The attacks and the radii of every evaluation."""
     experiments: Mapping[str, Mapping[str, Any]]
+    """The settings of each experiment by its id (A1 ... X6), also the `seeds` that it uses, by default all."""
     published_setting: str | None = None
+    """The setting of the papers whose published numbers stand beside the measured ones, such as `CIFAR-10`."""
+    reduced: bool = False
+    """Whether images are fewer or networks smaller than in the paper, so that nothing is compared with its numbers."""
 
     def all_data(self) -> dict[str, Data]:
         """Every data set of the study by its field."""
         named = {f"other_data.{name}": data for name, data in self.other_data.items()}
         return named if self.data is None else {"data": self.data, **named}
 
-    def all_architectures(self) -> dict[str, Architecture]:
-        """Every network of the study by its field."""
+    def trained_architectures(self) -> dict[str, Architecture]:
+        """Every network that the study trains, by its field."""
         named = {f"other_architectures.{name}": network for name, network in self.other_architectures.items()}
         return named if self.architecture is None else {"architecture": self.architecture, **named}
+
+    def all_architectures(self) -> dict[str, Architecture]:
+        """Every network of the study by its field, also those trained elsewhere."""
+        elsewhere = {
+            f"models.{name}": Architecture(name=one.architecture, width=one.width) for name, one in self.models.items()
+        }
+        return self.trained_architectures() | elsewhere
+
+    def experiment_seeds(self, identifier: str) -> tuple[int, ...]:
+        """The seeds that an experiment uses."""
+        return tuple(self.experiments.get(identifier, {}).get("seeds", self.seeds))
 
     def cells(self, grid: str) -> tuple[Cell, ...]:
         """The trainings of a named grid."""
@@ -91,40 +128,75 @@ class Study(Strict):
 
 
 def read_study(path: Path) -> Study:
-    """Read a study from a file and check its fields and names.
+    """Read a study from a file and from the studies that it extends, and check its fields and names.
 
     Raises:
-        UserError: the file, a field or a name in it is wrong; the message names file and field.
+        UserError: a file, a field or a name in it is wrong; the message names file and field.
     """
-    study = validate(Study, read_yaml(path), str(path))
-    try:
-        for where, data in study.all_data().items():
-            check_data(data, where)
-        for where, architecture in study.all_architectures().items():
-            check_network(architecture, where)
-        for name, training in study.training.items():
-            check_training(training, f"training.{name}")
-        cells = {cell.name: cell.training for grid in study.grids for cell in study.cells(grid)}
-        for name, training in cells.items():
-            check_training(training, f"grids.{name}")
-        if study.published_setting is not None:
-            check_published_setting(study.published_setting)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+    found = read_values(path)
+    with found.errors_name_the_file():
+        return make_study(found.values, path.parent)
+
+
+def make_study(values: Any, folder: Path) -> Study:
+    """The study with these fields; files of the user's own lie in `folder`.
+
+    Raises:
+        UserError: a field or a name in it is wrong; the message begins with the field.
+    """
+    study = validate(Study, values, "")
+    for where, data in study.all_data().items():
+        check_data(data, where)
+    for where, architecture in study.trained_architectures().items():
+        check_network(architecture, where, folder)
+    for name, pretrained in study.models.items():
+        check_pretrained(pretrained, f"models.{name}", folder)
+    for name, training in study.training.items():
+        check_training(training, f"training.{name}", compile=study.compile)
+    cells = {cell.name: cell.training for grid in study.grids for cell in study.cells(grid)}
+    for name, training in cells.items():
+        check_training(training, f"grids.{name}", compile=study.compile)
+    if study.published_setting is not None:
+        check_published_setting(study.published_setting)
+    elif study.reduced:
+        raise UserError("reduced: there is no published_setting that the study could be a reduced version of")
     study = replace(study, training={**study.training, **cells})
+    _check_names(study)
+    _check_seeds(study)
+    return study
+
+
+def _check_names(study: Study) -> None:
+    """Check that derived sets name known trainings and models, and that nothing appears twice."""
+    for name in study.models:
+        if name in study.training:
+            raise UserError(f"models.{name}: the name is that of a training; choose another, or drop one")
+    networks: dict[str, object] = {**study.training, **study.models}
     for name, derived in study.derived.items():
-        for role, used in (("source", derived.source), ("training", derived.training)):
-            if used not in study.training:
-                raise UserError(f"{path}: derived.{name}.{role}: {used!r} is unknown{suggest(used, study.training)}")
+        for role, used, known in (("source", derived.source, networks), ("training", derived.training, study.training)):
+            if used not in known:
+                raise UserError(f"derived.{name}.{role}: {used!r} is unknown{suggest(used, known)}")
         if "test" in derived.splits:
-            raise UserError(f"{path}: derived.{name}.splits: a set to train on must not be derived from the test split")
+            raise UserError(f"derived.{name}.splits: a set to train on must not be derived from the test split")
     if study.robustness is not None:
         if len(set(study.robustness.eps)) < len(study.robustness.eps):
-            raise UserError(f"{path}: robustness.eps: a radius appears twice")
-        check_attacks(study.robustness.norm, study.robustness.attacks, f"{path}: robustness.attacks")
+            raise UserError("robustness.eps: a radius appears twice")
+        check_attacks(study.robustness.norm, study.robustness.attacks, "robustness.attacks")
+
+
+def _check_seeds(study: Study) -> None:
     if len(set(study.seeds)) < len(study.seeds):
-        raise UserError(f"{path}: seeds: a seed appears twice")
-    return study
+        raise UserError("seeds: a seed appears twice")
+    for identifier, settings in study.experiments.items():
+        seeds = settings.get("seeds", study.seeds)
+        if (
+            not isinstance(seeds, (list, tuple))
+            or not seeds
+            or any(seeds.count(each) > study.seeds.count(each) for each in seeds)
+        ):
+            raise UserError(
+                f"experiments.{identifier}.seeds: {seeds} is no list of some of the seeds {list(study.seeds)}"
+            )
 
 
 def find_study(folder: Path, name: str) -> Path:

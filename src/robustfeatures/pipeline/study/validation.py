@@ -16,17 +16,27 @@ from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.plan.canonical import to_json
 
 T = TypeVar("T")
+# What YAML calls the values that pydantic names by their kinds in JSON.
+KINDS = {
+    "dataclass_type": "should be a mapping, `name: value`",
+    "dict_type": "should be a mapping, `name: value`",
+    "mapping_type": "should be a mapping, `name: value`",
+    "model_attributes_type": "should be a mapping, `name: value`",
+    "list_type": "should be a list, `[value, value]`",
+    "tuple_type": "should be a list, `[value, value]`",
+}
 UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 
 def validate(kind: type[T], value: Any, where: str) -> T:
-    """Convert `value` (from YAML) to the dataclass `kind`. `where` names the file in messages.
+    """Convert `value` (from YAML) to the dataclass `kind`. `where` names the file in messages, or is empty.
 
     Raises:
         UserError: a field is unknown, missing, of the wrong type or out of range.
     """
+    prefix = f"{where}: " if where else ""
     if not isinstance(value, dict):
-        raise UserError(f"{where}: the file must hold named fields")
+        raise UserError(f"{prefix}the file must hold named fields")
     # Strict validation accepts lists as tuples only from JSON. YAML's dates become text.
     text = json.dumps(to_json(value), default=str)
     try:
@@ -34,7 +44,7 @@ def validate(kind: type[T], value: Any, where: str) -> T:
     except ValidationError as error:
         # A misspelt field may also be a missing one. The message names the misspelling.
         first = min(error.errors(), key=lambda details: details["type"] not in UNKNOWN)
-        raise UserError(f"{where}: {_message(first, kind)}") from error
+        raise UserError(f"{prefix}{_message(first, kind)}") from error
     return found
 
 
@@ -52,8 +62,10 @@ def _message(error: Mapping[str, Any], kind: type) -> str:
         return f"{field}.kind: the field is missing"
     if error["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return f"{field}: the field is missing"
-    message = error["msg"][0].lower() + error["msg"][1:]
     given = error["input"]
+    # A validator of ours has the whole message, without pydantic's "Value error".
+    message = str(error["ctx"]["error"]) if error["type"] == "value_error" else error["msg"]
+    message = KINDS.get(error["type"]) or message[0].lower() + message[1:]
     if error["type"] == "union_tag_invalid":
         tags = re.findall(r"'([^']+)'", str(error["ctx"]["expected_tags"]))
         return f"{field}.kind: {error['ctx']['tag']!r} is unknown{suggest(str(error['ctx']['tag']), tags)}"

@@ -1,4 +1,4 @@
-"""Read YAML safely: 5e-4 is a number, and a name that appears twice is an error."""
+"""Read YAML safely: 5e-4 and 8/255 are numbers, and a name that appears twice is an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustfeatures.errors import UserError
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader with YAML 1.2's floats and without silent overwriting."""
+    """The safe loader with YAML 1.2's floats, with fractions, and without silent overwriting."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
@@ -21,10 +21,20 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"{name!r} appears twice", problem_mark=node.start_mark)
         return super().construct_mapping(node, deep)
 
+    def construct_fraction(self, node: yaml.ScalarNode) -> float:
+        """The float nearest to the fraction of two integers that a plain scalar such as 8/255 states."""
+        over, under = map(int, node.value.split("/"))
+        if under == 0:
+            raise yaml.MarkedYAMLError(problem=f"{node.value} divides by zero", problem_mark=node.start_mark)
+        return over / under
+
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
+# Radii are often fractions of 255.
+_Loader.add_implicit_resolver("!fraction", re.compile(r"^\d+/\d+$"), list("0123456789"))
+_Loader.add_constructor("!fraction", _Loader.construct_fraction)
 
 
 # Far more values than any study has. With aliases of aliases ten lines can stand for billions.

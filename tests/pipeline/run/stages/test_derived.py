@@ -100,7 +100,7 @@ def test_how_far_a_batch_is_shows_after_every_step(
 def test_several_batches_count_on(
     network: Network, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("robustfeatures.derived.generation.choose_batch_size", lambda device, shape: 25)
+    monkeypatch.setattr("robustfeatures.engine.batch_size.choose_batch_size", lambda device, shape: 25)
     reports: Reports = []
     method = UntargetedAttack(kind="untargeted-attack", norm="l2", eps=0.5, step_size=0.1, steps=2)
     derived(tmp_path, network, split_of(digits, slice(1000, 1040)), method, reports)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from robustfeatures.experiments.shared.plots.style import (
     COLOURS,
     MARKERS,
     STYLES,
+    TITLE,
+    band_ends,
     distinct,
     label_horizontal,
     leftmost,
@@ -23,6 +26,7 @@ from robustfeatures.experiments.shared.plots.style import (
     mark_published,
     published_handle,
     value_axis,
+    wrap,
 )
 
 # Curves with at most this many points mark each of them. Longer curves have about as many markers if line styles alone
@@ -43,24 +47,33 @@ def curves(
     raw: str | None = None,
     ylabel: str = "accuracy (%)",
     log_x: bool = False,
-    log_y: bool = False,
+    levels: Mapping[Any, pd.DataFrame] | None = None,
+    level_label: Callable[[Any], str] = str,
     published: pd.DataFrame | None = None,
 ) -> Figure:
     """`value` against `x`: a panel per value of `panel`, a line with its band over seeds per value of `line`.
 
-    Lines are means, bands standard deviations. `raw` names the unsmoothed values, drawn thin. `published`
-    (`results.comparable_rows`) has the columns `panel`, `line`, `value` and `x`, drawn as hollow diamonds. Without `x`
-    they stand at the end of the curve.
+    Lines are means, bands standard deviations; those of percentages stay within 0 to 100. `raw` names the unsmoothed
+    values, drawn thin. `published` (`results.comparable_rows`) has the columns `panel`, `line`, `value` and `x`, drawn
+    as hollow diamonds. Without `x` they stand at the end of the curve. `levels` are further rows by name, whose
+    `value` does not depend on `x`: their mean is a line across every panel, with its published value at the beginning.
     """
     panels, lines = distinct(rows[panel]) if panel else [None], distinct(rows[line])
     width = 4.5 if len(panels) == 1 else 4.0 if len(panels) == 2 else 3.2
     figure, grid = make_panels(len(panels), width=width, height=3.2)
+    handles: dict[Any, Line2D] = {}
     for axes, name in zip(grid, panels, strict=True):
         part = rows if panel is None else rows[rows[panel] == name]
         printed = published if panel is None or published is None else published[published[panel] == name]
         for number, each in enumerate(lines):
             mine = part[part[line] == each]
-            _curve(axes, mine, x=x, value=value, number=number, many=len(lines) > len(STYLES))
+            if not len(mine):
+                continue
+            many = len(lines) > len(STYLES)
+            drawn = draw_mean(
+                axes, mine, x=x, value=value, ylabel=ylabel, number=number, label=line_label(each), many=many
+            )
+            handles.setdefault(each, drawn)
             if raw is not None:
                 means = mine.groupby(x)[raw].mean()
                 axes.plot(means.index.to_numpy(), means, color=COLOURS[number % len(COLOURS)], lw=0.5, alpha=0.6)
@@ -68,9 +81,14 @@ def curves(
                 here = printed[printed[line] == each]
                 places = here[x].to_list() if x in here else [part[x].max()] * len(here)
                 mark_published(axes, places, here[value].to_list(), COLOURS[number % len(COLOURS)])
+        for number, (each, mine) in enumerate((levels or {}).items(), start=len(lines)):
+            handles[each] = _draw_level(axes, mine[value], ylabel, number, level_label(each))
+            if printed is not None:
+                here = printed[printed[line] == each][value].to_list()
+                mark_published(axes, [part[x].min()] * len(here), here, COLOURS[number % len(COLOURS)])
         if panel is not None:
-            axes.set_title(panel_label(name), fontsize=10)
-        value_axis(axes, ylabel, log=log_y)
+            axes.set_title(wrap(panel_label(name), width - 0.7, TITLE), fontsize=TITLE)
+        value_axis(axes, ylabel)
         if axes not in leftmost(grid):
             axes.set_ylabel("")
         if log_x:
@@ -78,30 +96,49 @@ def curves(
         elif pd.api.types.is_integer_dtype(rows[x]):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     label_horizontal(figure, grid, xlabel)
-    handles = grid[0].get_legend_handles_labels()[0]
-    for handle, each in zip(handles, lines, strict=True):
-        handle.set_label(line_label(each))
-    legend_above(figure, [*handles, *([published_handle()] if published is not None else [])])
+    legend_above(figure, [*handles.values(), *([published_handle()] if published is not None else [])])
     return figure
 
 
-def _curve(axes: Axes, rows: pd.DataFrame, *, x: str, value: str, number: int, many: bool) -> None:
-    """One line and its band, in the colour, style and marker of this number."""
+def _draw_level(axes: Axes, values: pd.Series, ylabel: str, number: int, label: str) -> Line2D:
+    """The mean of the values as a horizontal line, their standard deviation as a band."""
+    colour, mean, deviation = COLOURS[number % len(COLOURS)], values.mean(), values.std()
+    if deviation > 0:
+        low, high = band_ends(mean, deviation, ylabel)
+        axes.axhspan(float(low), float(high), color=colour, alpha=0.2, lw=0)
+    return axes.axhline(mean, color=colour, linestyle=STYLES[number % len(STYLES)], lw=1.5, label=label)
+
+
+def draw_mean(
+    axes: Axes,
+    rows: pd.DataFrame,
+    *,
+    x: str,
+    value: str,
+    ylabel: str,
+    number: int,
+    label: str,
+    many: bool = False,
+) -> Line2D:
+    """The means of `value` over seeds against `x`, and their standard deviations as a band.
+
+    Colour, style and marker are those of `number`. Of lines that coincide the later one is narrower, so both are seen.
+    The band of an axis labelled in percent stays within 0 to 100. With one seed there is none. `many` marks long curves
+    too.
+    """
     part = rows.groupby(x)[value].agg(["mean", "std"])
-    band = part["std"].fillna(0.0)
-    colour = COLOURS[number % len(COLOURS)]
-    marked = many or len(part) <= FEW_POINTS
-    axes.plot(
-        part.index.to_numpy(),
-        part["mean"],
+    places, colour = part.index.to_numpy(), COLOURS[number % len(COLOURS)]
+    (drawn,) = axes.plot(
+        places,
+        part["mean"].to_numpy(),
         linestyle=STYLES[number % len(STYLES)],
-        marker=MARKERS[number % len(MARKERS)] if marked else None,
+        marker=MARKERS[number % len(MARKERS)] if many or len(part) <= FEW_POINTS else None,
         markevery=max(1, len(part) // FEW_POINTS),
         markersize=3.5,
+        lw=max(1.0, 2.2 - 0.25 * number),
         color=colour,
-        label=str(number),
+        label=label,
     )
-    if (band > 0).any():
-        axes.fill_between(
-            part.index.to_numpy(), part["mean"] - band, part["mean"] + band, color=colour, alpha=0.2, lw=0
-        )
+    if (part["std"] > 0).any():
+        axes.fill_between(places, *band_ends(part["mean"], part["std"], ylabel), color=colour, alpha=0.2, lw=0)
+    return drawn

@@ -12,15 +12,28 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from robustfeatures.experiments.shared.plots.style import distinct, label_horizontal, leftmost, make_panels
+from robustfeatures.experiments.shared.plots.style import (
+    TITLE,
+    WIDEST,
+    distinct,
+    label_horizontal,
+    leftmost,
+    make_panels,
+    text_width,
+    wrap,
+)
 
 # Lightness rises monotonically, so the map is readable in grey too.
 COLOUR_MAP = "cividis"
 # Numbers in larger matrices would be too small to read.
 MOST_NUMBERS = 14
 MOST_TICKS = 6
-# Width and height in inches of a panel without numbers.
+# Width and height in inches of a panel without numbers, and of a cell with one; points of the numbers.
 UNNUMBERED = (4.0, 3.2)
+CELL = (0.42, 0.34)
+NUMBERS = 7
+# Inches of the colour bar, of the labels of rows and columns, and of the longest colour bar.
+ASIDE, LABELS, LONGEST_BAR = 1.1, 0.7, 3.0
 
 
 def heat_map(
@@ -47,21 +60,29 @@ def heat_map(
     means = rows.groupby([*([panel] if panel else []), row, column])[value].mean()
     low, high = limits or (float(means.min()), float(means.max()))
     numbered = max(len(names), len(columns)) <= MOST_NUMBERS
-    width, height = (max(2.4, 0.42 * len(columns)), max(1.6, 0.34 * len(names))) if numbered else UNNUMBERED
-    figure, grid = make_panels(len(panels), width=width, height=height + 0.9, aside=1.8, sharey=False)
+    width, height = UNNUMBERED
+    if numbered:
+        across = max(LABELS, 0.2 + max(text_width(_name(each)) for each in names))
+        widest = max(text_width(cell(each), NUMBERS) for each in (low, high, float(means.min())))
+        # As many panels side by side as leave their numbers enough room.
+        shares = [((WIDEST - ASIDE) / beside - across) / len(columns) for beside in range(len(panels), 0, -1)]
+        each_cell = min(CELL[0], next((share for share in shares if share >= widest + 0.04), shares[-1]))
+        width, height = max(2.4, each_cell * len(columns) + across), max(1.6, CELL[1] * len(names)) + LABELS
+    figure, grid = make_panels(len(panels), width=width, height=height + 0.2, aside=ASIDE, sharey=False)
     for axes, name in zip(grid, panels, strict=True):
         part = means if panel is None else means.xs(name, level=panel)
         matrix = part.unstack(column).reindex(index=names, columns=columns).dropna(how="all").dropna(axis=1, how="all")
         values = matrix.to_numpy(dtype=float)
         drawn = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
-        axes.set_title("" if panel is None else str(name), fontsize=10)
+        axes.set_title("" if panel is None else wrap(str(name), width - LABELS, TITLE), fontsize=TITLE)
         _ticks(axes, list(matrix.index), list(matrix.columns))
         if numbered:
             _numbers(axes, values, low, high, cell)
     label_horizontal(figure, grid, xlabel)
     for axes in leftmost(grid):
         axes.set_ylabel(ylabel)
-    figure.colorbar(drawn, ax=grid, label=label, fraction=0.05, pad=0.02)
+    shrink = min(1.0, LONGEST_BAR / figure.get_figheight())
+    figure.colorbar(drawn, ax=grid, label=label, fraction=0.05, pad=0.02, shrink=shrink, aspect=15)
     return figure
 
 
@@ -70,7 +91,7 @@ def _ticks(axes: Axes, names: list[Any], columns: list[Any]) -> None:
     for axis, found in ((axes.yaxis, names), (axes.xaxis, columns)):
         step = 1 if len(found) <= MOST_NUMBERS else len(found) // MOST_TICKS
         shown = range(0, len(found), step)
-        axis.set_ticks(list(shown), [f"{found[at]:.3g}" if _is_number(found[at]) else str(found[at]) for at in shown])
+        axis.set_ticks(list(shown), [_name(found[at]) for at in shown])
     if any(isinstance(name, str) and len(name) > 5 for name in columns):
         for tick in axes.get_xticklabels():
             tick.set(rotation=30, ha="right", rotation_mode="anchor")
@@ -78,8 +99,8 @@ def _ticks(axes: Axes, names: list[Any], columns: list[Any]) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (float, np.floating))
+def _name(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
 def _numbers(axes: Axes, values: NDArray[np.float64], low: float, high: float, cell: Callable[[float], str]) -> None:
@@ -90,4 +111,4 @@ def _numbers(axes: Axes, values: NDArray[np.float64], low: float, high: float, c
             colour = "black" if value > middle else "white"
             # Remove the sign of a value that is rounded to 0.
             text = re.sub(r"^-(?=[0.]+$)", "", cell(value))
-            axes.text(at_column, at_row, text, ha="center", va="center", fontsize=7, color=colour)
+            axes.text(at_column, at_row, text, ha="center", va="center", fontsize=NUMBERS, color=colour)

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter
+from numpy.typing import ArrayLike, NDArray
+
+from robustfeatures.experiments.shared.intervals import SHARES
 
 # Dots per inch of bitmaps.
 DPI = 200
-# Panels stand side by side up to this width in inches; further panels start a new row.
+# The width of the report page in inches. No figure is wider; panels that do not fit side by side start a new row.
 WIDEST = 10.0
+# The longest line of a vertical axis's label in inches.
+LONGEST_LABEL = 2.3
+# Points of the text, of the titles of panels, and of what stands inside a panel.
+TEXT, TITLE, SMALL = 9, 10, 8
 # A logarithmic axis with a smaller ratio of its ends also shows 2, 3 and 5 times the powers of ten.
 FEW_DECADES = 50
 # Okabe and Ito's colours, which differ in lightness too.
-COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73")
+COLOURS = ("#000000", "#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#F0E442")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
 STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
 MARKERS = ("o", "s", "^", "v", "X", "P", "*", "<", ">", "h", "d")
@@ -35,7 +45,7 @@ PUBLISHED: dict[str, Any] = {
 
 matplotlib.rcParams.update(
     {
-        "font.size": 9,
+        "font.size": TEXT,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "hatch.linewidth": 0.6,
@@ -55,15 +65,39 @@ def distinct(values: pd.Series) -> list[Any]:
 
 
 def seed_deviation(values: Sequence[float]) -> float:
-    """The standard deviation over seeds (n - 1), 0 for fewer than two."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    """The standard deviation over seeds (n - 1); NaN, which draws no whisker, for fewer than two."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+
+
+@cache
+def text_width(text: str, points: float = TEXT, *, bold: bool = False) -> float:
+    """The width in inches of the longest line of the text."""
+    font = FontProperties(weight="bold" if bold else "normal")
+    lines = [line for line in text.split("\n") if line.strip()]
+    return max((TextPath((0, 0), line, size=points, prop=font).get_extents().x1 / 72 for line in lines), default=0.0)
+
+
+def wrap(text: str, inches: float, points: float = TEXT) -> str:
+    """The text with its words in lines of at most this width; a longer word has a line of its own."""
+    wrapped: list[str] = []
+    for given in text.split("\n"):
+        line = ""
+        for word in given.split(" "):
+            longer = f"{line} {word}" if line else word
+            if line and text_width(longer, points) > inches:
+                wrapped.append(line)
+                line = word
+            else:
+                line = longer
+        wrapped.append(line)
+    return "\n".join(wrapped)
 
 
 def make_panels(
     count: int, *, width: float, height: float, aside: float = 0.0, sharey: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels of this size in inches, plus `aside` inches of width."""
-    rows = math.ceil(count / max(1, int(WIDEST / width)))
+    """A figure of `count` panels of this size in inches, plus `aside` inches of width, at most `WIDEST` wide."""
+    rows = math.ceil(count / max(1, int((WIDEST - aside) / width + 1e-6)))
     columns = math.ceil(count / rows)
     figure = Figure(figsize=(width * columns + aside, height * rows), layout="constrained")
     places = list(figure.subplots(rows, columns, sharey=sharey, squeeze=False).flat)
@@ -78,11 +112,19 @@ def leftmost(panels: Sequence[Axes]) -> list[Axes]:
     return [axes for axes, place in places if place is not None and place.is_first_col()]
 
 
+def band_ends(middle: ArrayLike, deviation: ArrayLike, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The ends of bands of one deviation; if the axis is labelled in percent, they stay within 0 to 100."""
+    middle, deviation = np.asarray(middle, dtype=float), np.asarray(deviation, dtype=float)
+    least, most = SHARES if "(%)" in label else (-math.inf, math.inf)
+    low = np.maximum(middle - deviation, np.minimum(middle, least))
+    return low, np.minimum(middle + deviation, np.maximum(middle, most))
+
+
 def value_axis(axes: Axes, label: str, *, log: bool = False) -> None:
     """Label the vertical axis; an axis in percent spans 0 to 100."""
     if "(%)" in label:
         axes.set_ylim(0, 102)
-    axes.set_ylabel(label)
+    axes.set_ylabel(wrap(label, LONGEST_LABEL))
     if log:
         log_axis(axes, "y")
 
@@ -113,18 +155,50 @@ def published_handle() -> Line2D:
     return Line2D([], [], color="black", label="published", **PUBLISHED)
 
 
+def accuracy_limits(values: pd.Series, *, least: float = 20.0) -> tuple[float, float]:
+    """The ends of an axis for these percentages: multiples of ten, at least `least` apart, from 0 to 100.
+
+    An axis that spans less would show a difference of a fraction of a point as if it were large.
+    """
+    low, high = 10 * math.floor(values.min() / 10), 10 * math.ceil(values.max() / 10)
+    high = min(100.0, max(high, low + least))
+    return max(0.0, min(low, high - least)), high
+
+
 def label_horizontal(figure: Figure, panels: Sequence[Axes], label: str) -> None:
-    """Label the horizontal axis, once for all panels."""
+    """Label the horizontal axis, once for all panels; a label wider than the figure has several lines."""
+    shown = wrap(label, 0.9 * figure.get_figwidth() - 0.6)
     if len(panels) == 1:
-        panels[0].set_xlabel(label)
+        panels[0].set_xlabel(shown)
     else:
-        figure.supxlabel(label, fontsize=9)
+        figure.supxlabel(shown, fontsize=TEXT)
 
 
-def legend_above(figure: Figure, handles: Sequence[Any]) -> None:
-    """Draw one legend for all panels; its rows are no wider than the figure."""
-    longest = max(len(str(handle.get_label())) for handle in handles)
-    fitting = int(figure.get_figwidth() / (0.075 * longest + 0.75))
-    figure.legend(
-        handles=list(handles), loc="outside upper center", ncols=max(1, min(len(handles), fitting)), frameon=False
-    )
+def legend_instead(axes: Axes, handles: Sequence[Any]) -> None:
+    """Use axes without data as the place of a legend: above other axes with lines of their own."""
+    axes.set_axis_off()
+    axes.legend(handles=list(handles), loc="lower center", frameon=False, fontsize=SMALL, handlelength=2.5)
+
+
+def legend_above(figure: Figure | SubFigure, handles: Sequence[Any]) -> None:
+    """Draw one legend for all panels; its rows are no wider than the figure.
+
+    A figure grows with the rows of its legend beyond the first, so its panels keep their size.
+    """
+    width = figure.bbox.width / figure.dpi - 0.2
+    # Lengths of a handle, of the space after it and between two columns, in inches.
+    handle, between = (3.0 + 0.8) * TEXT / 72, 2.0 * TEXT / 72
+    for each in handles:
+        each.set_label(wrap(str(each.get_label()), width - handle))
+    widths = [handle + text_width(str(each.get_label())) for each in handles]
+
+    def total(columns: int) -> float:
+        parts = [part for part in np.array_split(widths, columns) if len(part)]
+        return sum(float(part.max()) for part in parts) + between * (len(parts) - 1)
+
+    fitting = [columns for columns in range(1, len(widths) + 1) if total(columns) <= width]
+    columns = max(fitting, default=1)
+    if isinstance(figure, Figure):
+        rows = math.ceil(len(widths) / columns)
+        figure.set_figheight(figure.get_figheight() + (rows - 1) * 1.5 * TEXT / 72)
+    figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, frameon=False, fontsize=TEXT)

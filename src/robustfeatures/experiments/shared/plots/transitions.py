@@ -10,10 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from robustfeatures.experiments.shared.plots.lines import draw_mean
 from robustfeatures.experiments.shared.plots.matrices import COLOUR_MAP
-from robustfeatures.experiments.shared.plots.style import COLOURS, MARKERS, STYLES, distinct, value_axis
+from robustfeatures.experiments.shared.plots.style import WIDEST, distinct, legend_above, text_width, value_axis, wrap
 
 MOST_TICKS = 3
+YLABEL = "accuracy (%)"
+# Inches of the curves, of the colour bar, and of the longest name of a row.
+CURVES, ASIDE, LONGEST_NAME = 3.6, 1.1, 1.8
 
 
 def heat_map_with_transition(
@@ -21,38 +25,40 @@ def heat_map_with_transition(
 ) -> Figure:
     """`cells` has the columns name, `column`, gap (a line per seed); `line` has `column`, D and D_shift, in percent."""
     names, values = distinct(cells["name"]), sorted(cells[column].unique())
-    width = max(3.0, 0.62 * len(values))
-    figure = Figure(figsize=(width + 5.2, max(3.0, 0.5 * len(names) + 1.2)), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[width, 3.2])
+    shown = [wrap(name, LONGEST_NAME) for name in names]
+    width = max(2.4, 0.45 * len(values)) + 0.3 + max(text_width(name) for name in shown)
+    height = max(3.0, 0.18 * sum(name.count("\n") + 2 for name in shown) + 1.2)
+    figure = Figure(figsize=(min(width + ASIDE + CURVES, WIDEST), height), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[width + ASIDE, CURVES])
     _heat_map(left, cells, names, values, column)
-    for number, name in enumerate(("D", "D_shift")):
-        part = line.groupby(column)[name].agg(["mean", "std"])
-        places, deviation = part.index.to_numpy(), part["std"].fillna(0.0)
-        style = {"color": COLOURS[number], "linestyle": STYLES[number], "marker": MARKERS[number], "markersize": 3.5}
-        right.plot(places, part["mean"], label=f"on {name}", **style)
-        right.fill_between(
-            places, part["mean"] - deviation, part["mean"] + deviation, color=COLOURS[number], alpha=0.2, lw=0
-        )
-    right.axvline(crossing, color="black", lw=0.8)
+    left.set_yticks(range(len(names)), shown)
+    handles: list[object] = [
+        draw_mean(right, line, x=column, value=name, ylabel=YLABEL, number=number, label=f"accuracy on {name}")
+        for number, name in enumerate(("D", "D_shift"))
+    ]
+    handles.append(right.axvline(crossing, color="0.4", lw=0.8, label=f"crossing, at {crossing:.2g}"))
     if math.isfinite(low):
-        right.axvspan(low, high, color="black", alpha=0.12, lw=0)
-    value_axis(right, "accuracy (%)")
+        handles.append(right.axvspan(low, high, color="0.4", alpha=0.15, lw=0, label="its 95 % interval"))
+    value_axis(right, YLABEL)
     right.set_xlabel(column.replace("_", " "))
     right.xaxis.set_major_locator(MaxNLocator(MOST_TICKS))
     right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    right.legend(frameon=False, loc="upper right")
+    legend_above(figure, handles)
     return figure
 
 
 def _heat_map(axes: Axes, cells: pd.DataFrame, names: list[str], values: list[float], column: str) -> None:
+    """The mean gaps on a scale whose middle is 0 and whose ends are the largest gap, in fives."""
     means = cells.groupby(["name", column])["gap"].mean().unstack(column)
     gaps = means.reindex(index=names, columns=values).to_numpy(dtype=float)
-    drawn = axes.imshow(gaps, cmap=COLOUR_MAP, vmin=-100, vmax=100, aspect="auto")
+    end = max(5.0, 5 * math.ceil(float(np.nanmax(np.abs(gaps))) / 5))
+    drawn = axes.imshow(gaps, cmap=COLOUR_MAP, vmin=-end, vmax=end, aspect="auto", interpolation="nearest")
     for (row, place), gap in np.ndenumerate(gaps):
         if math.isfinite(gap):
-            axes.text(place, row, f"{gap:.0f}", ha="center", va="center", color="black" if gap > 0 else "white")
+            axes.text(
+                place, row, f"{gap:.0f}", ha="center", va="center", fontsize=7, color="black" if gap > 0 else "white"
+            )
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values], rotation=45)
-    axes.set_yticks(range(len(names)), names)
     axes.set_xlabel(column.replace("_", " "))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)

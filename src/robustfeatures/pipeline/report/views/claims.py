@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from robustfeatures.experiments.shared.resampling import can_resample, intervals_over_images
+from robustfeatures.pipeline.report.building import ViewFiles
+
 if TYPE_CHECKING:
+    from robustfeatures.experiments.experiment import Experiment, Results
     from robustfeatures.pipeline.report.building import ViewJob
 
 COLUMNS = (
     "experiment",
     "claim",
+    "setting",
+    "control",
     "verdict",
     "value",
     "margin",
     "seeds",
     "low",
     "high",
+    "interval",
     "threshold",
     "quantity",
     "source",
 )
 
 
-def make(view: ViewJob) -> Mapping[str, bytes]:
+def make(view: ViewJob) -> ViewFiles:
     """The contents of `claims.csv`: one row per claim, values in percentage points."""
-    rows = [
-        {"experiment": experiment.id, **claim.judge()}
-        for experiment, results in view.experiments()
-        for claim in (experiment.claims(results) if experiment.claims else ())
-    ]
-    return {".csv": pd.DataFrame(rows, columns=COLUMNS).to_csv(index=False, lineterminator="\n").encode()}
+    rows = [row for experiment, results in view.experiments() for row in judge(experiment, results)]
+    return ViewFiles({".csv": pd.DataFrame(rows, columns=COLUMNS).to_csv(index=False, lineterminator="\n").encode()})
+
+
+def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
+    """The rows of one experiment's claims. With one seed their intervals are over test images where these are known."""
+    if experiment.claims is None:
+        return []
+    claims = experiment.claims(results)
+    if can_resample(experiment.claims, results):
+        judged = zip(claims, intervals_over_images(experiment.claims, results), strict=True)
+        return [{"experiment": experiment.id, **claim.judge(interval)} for claim, interval in judged]
+    return [{"experiment": experiment.id, **claim.judge()} for claim in claims]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from robustfeatures.errors import make_printable
 from robustfeatures.experiments.shared.plots.style import DPI
-from robustfeatures.pipeline.report.provenance import describe_provenance, make_caption
+from robustfeatures.pipeline.report.alternative_text import describe_figure
+from robustfeatures.pipeline.report.building import ViewFiles
+from robustfeatures.pipeline.report.provenance import describe_provenance, describe_what_is_shown, make_caption
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,13 +23,20 @@ PER_INCH = 15
 MOST_WARNINGS = 3
 
 
-def make(view: ViewJob) -> Mapping[str, bytes]:
+def make(view: ViewJob) -> ViewFiles:
     """The contents of `<id>.png`, `<id>.pdf` and `<id>.txt` by suffix. The same rows give the same bytes."""
     ((experiment, results),) = view.experiments()
     assert experiment.figure is not None
     figure = experiment.figure(results)
     made = describe_provenance(experiment, results, view.record, view.recipes())
-    return {**render_figure(figure, results.notes), ".txt": make_caption(experiment, results, made).encode()}
+    words = {
+        "caption": describe_what_is_shown(experiment, results),
+        "alternative_text": f"{experiment.id}: {experiment.title}. {describe_figure(figure)}",
+        "warnings": list(results.notes),
+        "provenance": made,
+    }
+    contents = {**render_figure(figure, results.notes), ".txt": make_caption(experiment, results, made).encode()}
+    return ViewFiles(contents, words)
 
 
 def render_figure(figure: Figure, notes: Sequence[str]) -> dict[str, bytes]:

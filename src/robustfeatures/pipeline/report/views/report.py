@@ -1,4 +1,4 @@
-"""The report: one static page per study, which needs no internet."""
+"""The report: one static page per study. It is one file, which needs no other file and no internet."""
 
 from __future__ import annotations
 
@@ -9,68 +9,87 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
+from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.pipeline.plan.view import PAGE
+from robustfeatures.pipeline.report.building import ViewFiles
+from robustfeatures.pipeline.report.embedding import embed_figure
 from robustfeatures.pipeline.report.numbers import format_number
-from robustfeatures.pipeline.report.tables import make_sheets
+from robustfeatures.pipeline.report.study_facts import read_facts
+from robustfeatures.pipeline.report.verdicts import VERDICTS, Sentence, count_verdicts, find_sentences
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.yaml import read_yaml
 
 if TYPE_CHECKING:
-    from robustfeatures.experiments.experiment import Experiment, Results
+    from robustfeatures.experiments.experiment import Experiment
     from robustfeatures.pipeline.report.building import ViewJob
 
-VERDICTS = ("held", "not held", "not tested")
 
-
-def make(view: ViewJob) -> Mapping[str, bytes]:
-    """The contents of `report/index.html`: the experiments by paper, each with its figure, tables and claims."""
-    claims = pd.read_csv(view.folder / "claims.csv")
+def make(view: ViewJob) -> ViewFiles:
+    """The contents of `report/index.html`: the study, all claims, and by paper each experiment."""
+    claims = read_claims(view.folder / "claims.csv")
     papers: dict[str, dict[str, Any]] = {}
-    for experiment, results in view.experiments():
-        section = _section(view, experiment, results, claims)
-        papers.setdefault(experiment.paper, {"title": _title(experiment.paper), "sections": []})
-        papers[experiment.paper]["sections"].append(section)
+    for part in view.record["parts"]:
+        experiment = load_experiment(part["id"])
+        printed = read_yaml(PUBLISHED / f"{experiment.paper}.yaml")
+        paper = {"title": printed["paper"], "url": printed["url"], "sections": []}
+        papers.setdefault(experiment.paper, paper)["sections"].append(_section(view, experiment, claims))
     for paper in papers.values():
-        paper["verdicts"] = _verdicts(claim for section in paper["sections"] for claim in section["claims"])
-    everything = _verdicts(claims.to_dict("records"))
-    environment = Environment(loader=FileSystemLoader(PAGE.parent), autoescape=select_autoescape())
-    environment.filters["number"] = format_number
-    page = environment.get_template(PAGE.name).render(
-        title=view.record["title"], study=view.record["study"], papers=papers, verdicts=everything
+        paper["verdicts"] = count_claims(sentence for section in paper["sections"] for sentence in section["sentences"])
+    page = (
+        page_templates()
+        .get_template("page.html")
+        .render(
+            record=view.record,
+            facts=read_facts(view),
+            papers=papers,
+            verdicts=count_claims(find_sentences(claims.to_dict("records"))),
+            known_verdicts=VERDICTS,
+        )
     )
-    return {".html": page.encode()}
+    return ViewFiles({".html": page.encode()})
 
 
-def _section(view: ViewJob, experiment: Experiment, results: Results, claims: pd.DataFrame) -> dict[str, Any]:
+def page_templates() -> Environment:
+    """The templates of the page, which escape every name."""
+    environment = Environment(
+        loader=FileSystemLoader(PAGE), autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = format_number
+    return environment
+
+
+def read_claims(path: Any) -> pd.DataFrame:
+    """The rows of a claims.csv; texts that are missing are empty."""
+    claims = pd.read_csv(path, dtype={"setting": str, "interval": str})
+    return claims.fillna({"setting": "", "interval": ""})
+
+
+def _section(view: ViewJob, experiment: Experiment, claims: pd.DataFrame) -> dict[str, Any]:
     """The section of one experiment. Links are relative to the page."""
-    outputs = {
-        each["kind"]: [str(PurePosixPath(name).relative_to(view.record["study"])) for name in each["outputs"]]
-        for each in view.record["views"]
-        if each["kind"] in ("table", "figure") and each["experiments"] == [experiment.id]
+    own = find_sentences(claims[claims["experiment"] == experiment.id].to_dict("records"))
+    table, figure = view.words("table", experiment.id), view.words("figure", experiment.id)
+    section = {
+        "experiment": experiment,
+        "sentences": own,
+        "verdicts": count_claims(own),
+        "sheets": table.get("sheets", []),
+        "files": [str(PurePosixPath(name).relative_to(view.record["study"])) for name in _outputs(view, experiment.id)],
+        "warnings": (figure or table)["warnings"],
+        "provenance": (figure or table)["provenance"],
     }
-    links = [name for names in outputs.values() for name in names]
-    own = claims[claims["experiment"] == experiment.id].to_dict("records")
-    section = {"experiment": experiment, "links": links, "claims": own, "verdicts": _verdicts(own)}
-    if "figure" in outputs:
-        caption = (view.folder / f"figures/{experiment.id}.txt").read_text(encoding="utf-8")
-        # The first paragraph is the title, the second describes the figure.
-        shown, *made = caption.strip().split("\n\n")[1:]
-        section |= {"caption": shown, "made": made, "figure": f"figures/{experiment.id}.png"}
-    if "table" in outputs:
-        # Without these options pandas would read names such as "NA" as missing values.
-        table = pd.read_csv(view.folder / f"tables/{experiment.id}.csv", keep_default_na=False, na_values=[""])
-        section["sheets"] = [
-            {"title": sheet.title, "columns": list(sheet.cells.columns), "rows": sheet.cells.to_numpy().tolist()}
-            for sheet in make_sheets(table, results, experiment.units)
-        ]
+    if figure:
+        image = embed_figure(view.folder / f"figures/{experiment.id}.png")
+        section |= {"figure": image, "caption": figure["caption"], "alternative_text": figure["alternative_text"]}
     return section
 
 
-def _verdicts(claims: Iterable[Mapping[Any, Any]]) -> dict[str, int]:
-    """How many claims have each verdict, in the order of `VERDICTS`."""
-    found = [claim["verdict"] for claim in claims]
-    return {verdict: found.count(verdict) for verdict in VERDICTS if verdict in found}
+def _outputs(view: ViewJob, experiment: str) -> list[str]:
+    found = (each for each in view.record["views"] if each["experiments"] == [experiment])
+    return [name for each in found if each["kind"] in ("table", "figure") for name in each["outputs"]]
 
 
-def _title(paper: str) -> str:
-    return str(read_yaml(PUBLISHED / f"{paper}.yaml").get("paper", paper))
+def count_claims(sentences: Iterable[Sentence]) -> dict[str, Mapping[str, int]]:
+    """The counts of the papers' sentences, and of controls; neither where there are none."""
+    found = list(sentences)
+    counts = {"claims": count_verdicts(found, control=False), "controls": count_verdicts(found, control=True)}
+    return {kind: verdicts for kind, verdicts in counts.items() if verdicts}

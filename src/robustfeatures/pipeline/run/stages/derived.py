@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def make(parameters: Derived, folder: Path, job: Job) -> None:
     """Write `data.zarr` with the derived splits. Its shards are the blocks that several jobs may share."""
     with job.computing():
-        found = derive_splits(parameters, job)
+        found, batch_size = derive_splits(parameters, job)
     splits = {name: _Split(name, derivation, job.dataset("data", name), job) for name, derivation in found.items()}
     blocks = {name: (split, number) for split in splits.values() for number, name in enumerate(split.blocks)}
     expected = sum(split.steps(number) for split, number in map(blocks.__getitem__, job.blocks.missing(list(blocks))))
@@ -37,7 +37,7 @@ def make(parameters: Derived, folder: Path, job: Job) -> None:
             job.progress(before + steps, max(expected, before + steps))
 
         with job.computing():
-            images = generate_images(split.derivation, split.rows(number), split.shape[1:], job.device, progress)
+            images = generate_images(split.derivation, split.rows(number), split.shape[1:], batch_size, progress)
         write_shard(path, split.name, number, images, shape=split.shape, shard_rows=split.shard_rows)
         done += split.steps(number)
 
@@ -61,13 +61,13 @@ class _Split:
 
     @cached_property
     def shard_rows(self) -> int:
-        return choose_rows_per_block(self.derivation, self.original.image_shape, self.job.device)
+        return choose_rows_per_block(self.derivation, self.original.image_shape, self.job.planned_device)
 
     @property
     def blocks(self) -> list[str]:
         # Another kind of device cuts the split into other blocks, so the name holds the kind.
         count = -(-len(self.derivation) // self.shard_rows)
-        return [f"{self.job.device.type}-{self.name}-{number}" for number in range(count)]
+        return [f"{self.job.planned_device.type}-{self.name}-{number}" for number in range(count)]
 
     def rows(self, number: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         first = number * self.shard_rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from robustfeatures.attacks.evaluating.evaluation import (
     count_diagnostics,
     evaluate_block,
     load_split,
+    split_blocks,
 )
 
 if TYPE_CHECKING:
@@ -28,32 +30,39 @@ DIAGNOSTIC_COLUMNS = ("diagnostic", "label_shift", "eps", "attack", "count", "to
 
 
 def make(parameters: Evaluation, folder: Path, job: Job) -> None:
-    """Write `rows.csv` and `diagnostics.csv` from `count_correct` and `count_diagnostics`.
+    """Write `rows.csv` and `diagnostics.csv` from `count_correct` and `count_diagnostics`, and `robust.npy`.
 
+    `robust.npy` says which images of the split each row of rows.csv counts: bool (rows, N), packed along N by
+    `numpy.packbits`.
     Images are evaluated in blocks; several jobs may share them.
     """
-    evaluated = load_split(parameters, job)
+    data, device = job.dataset("data", parameters.split), job.planned_device
+    rows_of_blocks = split_blocks(len(data), data.image_shape, device)
     # The name holds the kind of device, because each kind has its own size of blocks.
-    blocks = {f"{job.device.type}-{number}": rows for number, rows in enumerate(evaluated.blocks())}
+    blocks = {f"{device.type}-{number}": rows for number, rows in enumerate(rows_of_blocks)}
+    # Not loaded to join blocks.
+    evaluated = cache(lambda: load_split(parameters, job))
     expected = sum(len(blocks[name]) for name in job.blocks.missing(list(blocks)))
     done = 0
 
     def block(name: str, path: Path) -> None:
         nonlocal done
-        rows, before = blocks[name], done
+        numbers, before = blocks[name], done
 
         def progress(share: float) -> None:
-            job.progress(before + int(share * len(rows)), expected)
+            job.progress(before + int(share * len(numbers)), expected)
 
         with job.computing():
-            outcome = evaluate_block(evaluated, rows, parameters, progress)
+            outcome = evaluate_block(evaluated(), numbers, parameters, progress)
         _write_block(path, outcome)
-        done += len(rows)
+        done += len(numbers)
 
     job.blocks.finish(list(blocks), block)
     if job.blocks.is_whole:
         outcomes = [_read_block(job.blocks.path(name)) for name in blocks]
-        _write_rows(folder / "rows.csv", COLUMNS, count_correct(parameters, outcomes, evaluated.num_classes))
+        rows, robust = zip(*count_correct(parameters, outcomes, data.num_classes), strict=True)
+        _write_rows(folder / "rows.csv", COLUMNS, rows)
+        np.save(folder / "robust.npy", np.packbits(np.stack(robust), axis=1))
         _write_rows(folder / "diagnostics.csv", DIAGNOSTIC_COLUMNS, count_diagnostics(parameters, outcomes))
 
 

@@ -1,4 +1,4 @@
-"""Stage model: train a network, in the standard way or adversarially, on an original or a derived data set."""
+"""Stage model: train a network on an original or a derived data set, or read one that was trained elsewhere."""
 
 from __future__ import annotations
 
@@ -9,40 +9,98 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robustfeatures.models.own_files import declare_file
+from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.run.checkpoints import Checkpoints
+from robustfeatures.pipeline.run.gpus import check_enough, visible_gpus
 from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.training.loop import HistoryRow
-from robustfeatures.training.model import train_model
+from robustfeatures.training.model import TrainedModel, train_model
 
 if TYPE_CHECKING:
+    from robustfeatures.data.dataset import ImageDataset
+    from robustfeatures.models.network import Network
     from robustfeatures.pipeline.run.job import Job
     from robustfeatures.training.settings import Model
 
 log = logging.getLogger(__name__)
 
+# The seconds inside training, and further costs by name.
+Costs = tuple[float, dict[str, float]]
 
-def make(parameters: Model, folder: Path, job: Job) -> None:
-    """Write `model.safetensors` and `history.csv` (one row per epoch and probe)."""
-    found = train_model(parameters, job, _checkpoints(job))
+
+def make(parameters: Model | Pretrained, folder: Path, job: Job) -> None:
+    """Write `model.safetensors` and `history.csv` (one row per epoch and probe; none for a network from elsewhere)."""
+    if isinstance(parameters, Pretrained):
+        # Imported here, so that a training does not load the code that reads other networks.
+        from robustfeatures.models.pretrained import load_pretrained
+
+        data = job.dataset("data", "train")
+        network = load_pretrained(parameters, num_classes=data.num_classes, image_shape=data.image_shape)
+        _write(folder, network, Architecture(name=parameters.architecture, width=parameters.width), data, [])
+        return
+    processes = parameters.training.gpus_per_training
+    if processes is not None:
+        job.computing_seconds, job.costs = _train_together(parameters, folder, job, processes)
+        return
+    _finish(train_model(parameters, job, _checkpoints(job)), parameters, folder, job)
+
+
+def _train_together(parameters: Model, folder: Path, job: Job, processes: int) -> Costs:
+    """Train in several processes, one for each GPU; without GPUs, they share the threads of the job."""
+    import torch
+
+    from robustfeatures.pipeline.run.processes import run_together
+
+    gpus = job.device.type == "cuda"
+    if gpus:
+        check_enough(processes, visible_gpus())
+    threads = max(1, torch.get_num_threads() // processes)
+    return run_together(_train_share, (parameters, folder, job), processes, threads=threads, gpus=gpus)
+
+
+def _train_share(parameters: Model, folder: Path, job: Job) -> Costs:
+    """Train with the share of this process; the first process writes the result."""
+    from torch import distributed
+
+    from robustfeatures.training.distributed import train
+
+    for path in job.own_files:
+        declare_file(path)
+    if distributed.get_rank() > 0:
+        job.progress = lambda done, total: None
+    found = train_model(parameters, job, _checkpoints(job), train)
+    if distributed.get_rank() == 0:
+        _finish(found, parameters, folder, job)
+    return job.computing_seconds, job.costs
+
+
+def _finish(found: TrainedModel, parameters: Model, folder: Path, job: Job) -> None:
     if parameters.probes:
         job.costs["probe_seconds"] = found.probe_seconds
         log.info("probes took %.1f s of %.1f s", found.probe_seconds, job.computing_seconds)
-    data, architecture = job.dataset("data", "train"), parameters.architecture
+    data = job.dataset("data", "train")
+    _write(folder, found.network, parameters.architecture, data, found.history)
+
+
+def _write(
+    folder: Path, network: Network, architecture: Architecture, data: ImageDataset, history: Sequence[HistoryRow]
+) -> None:
     save_network(
-        found.network,
+        network,
         folder / "model.safetensors",
         architecture=architecture.name,
         width=architecture.width,
         class_names=data.class_names,
         image_shape=data.image_shape,
     )
-    _write_history(folder / "history.csv", found.history)
+    _write_history(folder / "history.csv", history)
 
 
 @contextmanager
 def _checkpoints(job: Job) -> Iterator[Checkpoints]:
     """The job's checkpoints. The time inside counts as training."""
-    with job.computing(), Checkpoints(job.scratch) as checkpoints:
+    with job.computing(), Checkpoints(job.scratch, job.blocks.models) as checkpoints:
         yield checkpoints
 
 

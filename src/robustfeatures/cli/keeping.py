@@ -1,0 +1,126 @@
+"""Commands that check, keep and clear a store, and that write a study."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robustfeatures.cli.app import (
+    ARTIFACTS,
+    CONFIG,
+    STUDIES,
+    ConfigOption,
+    StoreOption,
+    StudyOption,
+    app,
+    find_store,
+    print_lines,
+    read_configuration,
+)
+from robustfeatures.errors import UserError
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="The name of the study to write.")],
+    data: Annotated[Path, typer.Option("--data", help="A folder of images, with a folder for each class.")],
+    like: Annotated[
+        str | None, typer.Option("--like", help="The study whose trainings and experiments it gets.")
+    ] = None,
+) -> None:
+    """Write a study for a folder of images: classes, image size, SHA-256 and radii are filled in."""
+    from robustfeatures.tools.new_study import write_study
+
+    print_lines(write_study(name, data, STUDIES, like=like))
+
+
+@app.command()
+def verify(
+    store: StoreOption = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Rename damaged payloads to .damaged-*, to be made anew.")
+    ] = False,
+) -> None:
+    """Hash every file of the store and print the damaged ones; exit code 1 if a damaged file is left in place."""
+    from robustfeatures.tools.verify import verify as lines
+
+    damaged = False
+    for line in lines(find_store(store), repair=repair):
+        damaged = True
+        print_lines([line])
+    if not damaged:
+        print_lines(["every payload is whole"])
+    if damaged and not repair:
+        raise typer.Exit(1)
+
+
+@app.command()
+def accept(
+    reason: Annotated[str, typer.Option("--reason", help="Why the numbers are the same; kept with the acceptance.")],
+    check: Annotated[str, typer.Option("--check", help="How many of each stage to make again, or all.")] = "3",
+    config: ConfigOption = CONFIG,
+    study: StudyOption = None,
+) -> None:
+    """Keep a study's payloads after a refactoring, if the cheapest of each stage, made again, have the same bytes."""
+    from robustfeatures.pipeline.plan.plan import unfold
+    from robustfeatures.tools.accept import accept as lines
+
+    if check != "all" and not (check.isdecimal() and int(check) > 0):
+        raise UserError(f"--check: {check!r} is neither all nor a number above 0")
+    configured, count = read_configuration(config, study), None if check == "all" else int(check)
+    plan, store = unfold(configured, STUDIES), find_store(Path(configured.store))
+    print_lines(lines(plan, configured.study, store, Path(configured.raw), check=count, reason=reason))
+
+
+@app.command()
+def gc(
+    config: ConfigOption = CONFIG,
+    study: Annotated[list[str] | None, typer.Option("--study", help="Keep this study alone; may be repeated.")] = None,
+    unfinished: Annotated[
+        bool,
+        typer.Option("--unfinished", help="Also checkpoints and blocks no job is at work on, and damaged payloads."),
+    ] = False,
+    everyone: Annotated[
+        bool,
+        typer.Option("--everyone", help="Also what other checkouts need, and what is younger than a week."),
+    ] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
+) -> None:
+    """List or remove leftovers, and the payloads that no study with results here uses, or none of the named ones.
+
+    Stays: what other checkouts needed when they last planned, what is younger than a week, and what a job is making.
+    """
+    from robustfeatures.pipeline.plan.plan import unfold
+    from robustfeatures.pipeline.store.references import Artifacts
+    from robustfeatures.pipeline.store.store import discard
+    from robustfeatures.tools.gc import describe_payloads, find_unneeded, leftovers, studies_with_results
+
+    artifacts = Artifacts(ARTIFACTS)
+    configured = read_configuration(config)
+    store = find_store(Path(configured.store))
+    here = [] if study else studies_with_results(artifacts, STUDIES)
+    print_lines([f"kept: what the studies with results here use: {', '.join(here)}"] if here else [])
+    # The configured study must be built if it has results, because others of its results may be under way.
+    whole = study or [name for name in here if name == configured.study]
+    partly = [] if study else sorted({*here, configured.study} - {*whole})
+    plans, with_results = (
+        [unfold(read_configuration(config, name), STUDIES) for name in names] for names in (whole, partly)
+    )
+    said = "removed" if delete else "would remove"
+    unneeded = find_unneeded(plans, artifacts, store, with_results=with_results)
+    print_lines(f"{'not kept' if everyone else 'kept'}: {line}" for line in unneeded.kept())
+    keys = unneeded.keys(everyone=everyone)
+    payloads, total = describe_payloads(keys, artifacts, store)
+    for key in keys:
+        if delete:
+            store.remove(key)
+        print_lines([f"{said} {payloads[key]}"])
+    print_lines([f"{said} {total}"] if keys else [])
+    for folder in leftovers(store, unfinished=unfinished, everyone=everyone):
+        if delete:
+            discard(folder)
+        left = delete and os.path.lexists(folder)
+        print_lines([f"{folder}: left, because other users own it" if left else f"{said} {folder}"])

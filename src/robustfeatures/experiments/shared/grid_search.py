@@ -1,0 +1,74 @@
+"""A grid of trainings on derived sets, and the cell that validation data choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robustfeatures.engine.settings import Strict
+from robustfeatures.experiments.experiment import Need
+from robustfeatures.experiments.shared.grid_rows import AFTER_LAST_EPOCH
+from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
+from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.training.settings import Probe
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SELECTION, TEST = "validation", "D"
+PROBES = (
+    Probe(name=SELECTION, input="data", split="validation", every=AFTER_LAST_EPOCH),
+    Probe(name=TEST, input="original", split="test", every=AFTER_LAST_EPOCH),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Strict):
+    """A grid of the study, and a data set with a validation split: D, or a copy of it under `other_data`."""
+
+    grid: Name
+    """The grid of trainings."""
+    data: Name = "D"
+    """D, or the name of a copy of it in `other_data`, with a validation split."""
+
+
+def search_needs(
+    pieces: Pieces, search: Search, name: str, seed: int, *, architecture: str | None = None
+) -> list[Need]:
+    """One network per cell of the grid, trained on the named derived set, whose validation split chooses the cell.
+
+    The needs have the column `cell` and, if it is given, `architecture`, the study's name of another network.
+
+    Raises:
+        UserError: the data have no validation split.
+    """
+    original = pieces.data(search.data)
+    examples = pieces.derived(name, seed, data=search.data, splits=("train", "validation"))
+    found = []
+    for cell in pieces.grid(search.grid):
+        parts = (original.label, architecture, f"on-{name}", cell.name)
+        model = pieces.model(
+            "-".join(part for part in parts if part),
+            cell.name,
+            seed,
+            {"data": examples, "original": original},
+            architecture=architecture,
+            probes=PROBES,
+            seed_offset=DOWNSTREAM_SEED,
+        )
+        columns = {} if architecture is None else {"architecture": architecture}
+        found.append(Need(name, seed, model, {**columns, "cell": cell.name}))
+    return found
+
+
+def select_best_cells(histories: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The best cell for each value of the columns `by`: these columns and `cell`.
+
+    The best cell has the highest mean accuracy over seeds on the validation split; among equal cells it is the first.
+    """
+    by = list(by)
+    chosen = histories[histories["probe"] == SELECTION]
+    means = chosen.groupby([*by, "cell"], sort=False)["accuracy"].mean().reset_index()
+    best: pd.DataFrame = means.loc[means.groupby(by, sort=False)["accuracy"].idxmax(), [*by, "cell"]]
+    return best

@@ -1,0 +1,136 @@
+"""Checks of a plan against the user's own files, where they are there, before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from robustfeatures.data.own_files import SPLIT_NAMES
+from robustfeatures.data.registry import find_loader, find_source
+from robustfeatures.data.settings import Data, KeepClasses, KeepListed, MergeClasses, Relabel, Subset
+from robustfeatures.engine.registry import load_attribute
+from robustfeatures.errors import UserError, suggest
+from robustfeatures.files import hash_file
+from robustfeatures.models.settings import Pretrained
+from robustfeatures.pipeline.plan.sizes import data_size
+from robustfeatures.pipeline.store.verified import digest_once, read_state
+
+# More bytes are not read by a plan, which is to take a second. The job that reads them checks them.
+MOST_BYTES = 1 << 28
+# With a larger label the classes are not listed. The job says what is wrong with such labels.
+MOST_CLASSES = 100_000
+
+
+def check_contents(data: Data, where: str) -> None:
+    """Check the digest of the user's own files, and the classes and operations of the data set in the field `where`.
+
+    Raises:
+        UserError: a file has another SHA-256 than the study says; an operation names a class that is not there, fewer
+            than two classes are left, or a subset has more samples than its split.
+    """
+    for each, place in data.iterate_fields(where):
+        if find_source(each.source).has_own_files:
+            compute = load_attribute(f"{find_loader(each.source).partition(':')[0]}:compute_digest")
+            _check_digest(Path(str(each.path)), each.sha256, partial(compute, each), place, kind=each.source)
+        for number, operation in enumerate(each.operations):
+            if isinstance(operation, KeepListed):
+                path = Path(operation.path)
+                _check_digest(path, operation.sha256, partial(hash_file, path), f"{place}.operations.{number}")
+    classes = _list_classes(data)
+    for number, operation in enumerate(data.operations):
+        place = f"{where}.operations.{number}"
+        if isinstance(operation, Subset):
+            _check_subset(data, operation, number, place)
+        elif classes is not None:
+            classes = _change_classes(classes, operation, place)
+    if classes is not None and len(classes) < 2:
+        raise UserError(f"{where}: holds one class, {', '.join(classes)}; a network needs two")
+
+
+def check_weights(pretrained: Pretrained, where: str) -> None:
+    """Check the digest of the weights in the field `where`.
+
+    Raises:
+        UserError: the file has another SHA-256 than the study says.
+    """
+    path = Path(pretrained.weights)
+    _check_digest(path, pretrained.sha256, partial(hash_file, path), where)
+
+
+def _check_digest(
+    path: Path, expected: str | None, compute: Callable[[], str], where: str, *, kind: str = "file"
+) -> None:
+    found = None
+    # What cannot be read is told by the job, with all that is wrong.
+    with suppress(OSError, UserError):
+        state = read_state(path)
+        found = digest_once(kind, state, compute) if state.size <= MOST_BYTES else None
+    if found is not None and found != expected:
+        raise UserError(
+            f"{where}.sha256: {path} has the SHA-256 {found}, not {expected}; is it damaged, or another one?"
+        )
+
+
+def _list_classes(data: Data) -> list[str] | None:
+    """The classes of a folder of images or of an .npz; None for other sources, and for what the job refuses."""
+    if data.source == "npz" and data.path:
+        return _list_npz_classes(Path(data.path))
+    if data.source != "folder" or not data.path:
+        return None
+    folders = _folders(Path(data.path))
+    splits = [name for name in folders if name in SPLIT_NAMES and _folders(Path(data.path) / name)]
+    return (_folders(Path(data.path) / splits[0]) if splits else folders) or None
+
+
+def _list_npz_classes(path: Path) -> list[str] | None:
+    """The class names of an .npz, or without these the numbers of its labels."""
+    import numpy as np
+
+    # Damaged files raise many kinds of errors. The job that reads them names the file and the error.
+    with suppress(Exception):
+        if path.stat().st_size <= MOST_BYTES:
+            with np.load(path) as file:
+                if "class_names" in file.files:
+                    return [name.decode() if isinstance(name, bytes) else str(name) for name in file["class_names"]]
+                largest = max(int(file[name].max()) for name in file.files if name.endswith("labels"))
+                return [str(number) for number in range(largest + 1)] if largest < MOST_CLASSES else None
+    return None
+
+
+def _folders(path: Path) -> list[str]:
+    if not path.is_dir():
+        return []
+    return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _change_classes(classes: list[str], operation: object, where: str) -> list[str]:
+    """The classes after an operation."""
+    match operation:
+        case KeepClasses(keep=keep):
+            _check_known(keep, classes, f"{where}.keep")
+            return list(keep)
+        case MergeClasses(groups=groups):
+            for name, members in groups.items():
+                _check_known(members, classes, f"{where}.groups.{name}")
+            return list(groups)
+        case Relabel(mapping=mapping):
+            _check_known([*mapping, *mapping.values()], classes, f"{where}.mapping")
+    return classes
+
+
+def _check_known(names: Iterable[str], classes: Iterable[str], where: str) -> None:
+    for name in names:
+        if name not in classes:
+            raise UserError(f"{where}: there is no class {name!r}{suggest(name, classes)}")
+
+
+def _check_subset(data: Data, operation: Subset, number: int, where: str) -> None:
+    # The images before this operation.
+    size = data_size(replace(data, operations=data.operations[:number]))
+    counts: Mapping[str, int] = {} if size is None else size.images
+    there = counts.get(operation.split)
+    if there is not None and operation.samples > there:
+        raise UserError(f"{where}.samples: {operation.samples} is more than the {there} images of {operation.split}")

@@ -1,0 +1,121 @@
+"""Fetch what a study needs and a remote has, before anything is computed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from robustfeatures.errors import UserError
+from robustfeatures.files import ABSENT, read_json, write_json
+from robustfeatures.pipeline.plan.identity import identity_digest
+from robustfeatures.pipeline.store.acceptances import find_accepted
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.remote import Remote
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.store.transfers import pull, pull_acceptances, read_manifests
+
+if TYPE_CHECKING:
+    from robustfeatures.pipeline.plan.plan import Plan
+
+log = logging.getLogger(__name__)
+
+
+def fetch_planned(address: str | None, plan: Plan, artifacts: Artifacts, store: Store) -> list[str]:
+    """Fetch the payloads of a plan that the remote has and the store lacks; returns lines on those it has damaged.
+
+    The keys of a remote are also written down for the jobs, because a job may make an input that the remote lacks.
+
+    Raises:
+        UserError: the remote cannot be reached.
+    """
+    artifacts.forget_taken()
+    if address is None:
+        artifacts.remote.unlink(missing_ok=True)
+        return []
+    remote = Remote.open(address, "config.yaml: remote")
+    remote.check()
+    listed = remote.keys()
+    pull_acceptances(store, remote)
+    wanted, damaged = _find_wanted(plan, store, remote, listed)
+    outcome = pull(store, remote, wanted)
+    for key in outcome.moved:
+        artifacts.count_taken(key)
+    write_json(artifacts.remote, {"address": address, "keys": sorted(listed - wanted.keys())}, durable=False)
+    return [f"{line}; it is not taken" for line in (*damaged, *outcome.refused)]
+
+
+def fetch_key(key: str, artifacts: Artifacts, store: Store) -> bool:
+    """Fetch the payload of a job, if the remote had it when the study was planned; whether it came.
+
+    A remote that a job cannot reach, as on a node without network, is no error.
+    """
+    try:
+        known = read_json(artifacts.remote)
+    except (*ABSENT, ValueError):
+        return False
+    candidates = [one for one in _candidates(store, key) if one in known["keys"]]
+    if not candidates:
+        return False
+    try:
+        remote = Remote.open(known["address"])
+        manifests, damaged = read_manifests(remote, candidates)
+        outcome = pull(store, remote, dict(list(manifests.items())[:1]), bar=False)
+    except UserError as error:
+        damaged, outcome = [str(error)], None
+    for line in (*damaged, *(outcome.refused if outcome else ())):
+        log.warning("%s; it is not taken", line)
+    for moved in outcome.moved if outcome else ():
+        log.info("%s: taken from %s", moved, known["address"])
+        artifacts.count_taken(moved)
+    return bool(outcome and outcome.moved)
+
+
+def _find_wanted(
+    plan: Plan, store: Store, remote: Remote, listed: set[str]
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The manifests to fetch by key, and lines on those that are damaged.
+
+    A key follows from the content of the inputs, which a manifest tells before anything is fetched.
+    """
+    contents: dict[str, str | None] = {}
+    wanted: dict[str, dict[str, Any]] = {}
+    lines: list[str] = []
+    for names in _levels(plan):
+        keys = {name: _find_key(plan, name, contents) for name in names}
+        own = {name: None if key is None else store.manifest(key) for name, key in keys.items()}
+        possible = {
+            name: [one for one in _candidates(store, key) if one in listed]
+            for name, key in keys.items()
+            if key is not None and own[name] is None
+        }
+        found, damaged = read_manifests(remote, dict.fromkeys(one for each in possible.values() for one in each))
+        lines += damaged
+        for name in names:
+            manifest = own[name] or next((found[one] for one in possible.get(name, ()) if one in found), None)
+            contents[name] = None if manifest is None else manifest["content"]
+            if manifest is not None and own[name] is None:
+                wanted[manifest["key"]] = manifest
+    return wanted, lines
+
+
+def _levels(plan: Plan) -> Iterable[list[str]]:
+    """The artifacts of a plan, those without inputs first, then those that need them alone, and so on."""
+    depths: dict[str, int] = {}
+    levels: dict[int, list[str]] = {}
+    for name in plan.recipes:
+        depths[name] = 1 + max((depths[below] for below in plan.inputs(name)), default=0)
+        levels.setdefault(depths[name], []).append(name)
+    return [levels[depth] for depth in sorted(levels)]
+
+
+def _find_key(plan: Plan, name: str, contents: Mapping[str, str | None]) -> str | None:
+    recipe = plan.recipes[name]
+    below = {role: contents[input_.name] for role, input_ in recipe.inputs.items()}
+    known = {role: content for role, content in below.items() if content is not None}
+    return identity_digest(recipe.identity, known) if len(known) == len(below) else None
+
+
+def _candidates(store: Store, key: str) -> list[str]:
+    """The key, and the keys of the payloads that were accepted for it."""
+    return [key, *(kept for kept, _, _ in find_accepted(store.root, key))]

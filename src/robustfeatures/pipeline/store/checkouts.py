@@ -1,0 +1,84 @@
+"""The checkouts that use a store: each records which payloads a study of it needs, so that nobody else removes them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from robustfeatures.errors import UserError
+from robustfeatures.files import ABSENT, name_user, read_json, write_atomically, write_json
+from robustfeatures.pipeline.plan.canonical import digest
+
+FOLDER = ".checkouts"
+
+
+# The file in a folder of references that tells this checkout from others with the same path, such as on other machines.
+NAME_FILE = ".checkout"
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """What one study of one checkout needs. `path` is its folder of references, `seen` the time of its last plan."""
+
+    token: str
+    path: str
+    study: str
+    user: str
+    host: str
+    seen: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.path} on {self.host} ({self.user}, study {self.study}, last seen {self.seen})"
+
+    def is_at(self, references: Path) -> bool:
+        """Whether this is the checkout with these references."""
+        return (self.token, self.path) == (_token(references), str(references.absolute()))
+
+
+def register(root: Path, references: Path, study: str, keys: Iterable[str]) -> None:
+    """Record in the store at `root` what a study of this checkout needs. Nothing happens where it may not be written.
+
+    `references` is the checkout's folder of references.
+    """
+    path, token = str(references.absolute()), _token(references)
+    if not token:
+        token = secrets.token_hex(8)
+        write_atomically(references / NAME_FILE, token.encode())
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    checkout = Checkout(token, path, study, name_user(os.getuid()), platform.node(), now, tuple(sorted(keys)))
+    try:
+        write_json(root / FOLDER / f"{digest([token, path, study])}.json", asdict(checkout), durable=False)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+
+
+def list_checkouts(root: Path) -> list[Checkout]:
+    """All checkouts of a store.
+
+    Raises:
+        UserError: one of their files is damaged.
+    """
+    return [_read(path) for path in sorted((root / FOLDER).glob("*.json"))]
+
+
+def _read(path: Path) -> Checkout:
+    try:
+        found = read_json(path)
+        return Checkout(**{**found, "keys": tuple(found["keys"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: damaged; remove it, and the next run of its checkout writes it again") from error
+
+
+def _token(references: Path) -> str:
+    try:
+        return (references / NAME_FILE).read_text()
+    except ABSENT:
+        return ""

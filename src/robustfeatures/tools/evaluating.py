@@ -1,0 +1,123 @@
+"""Evaluate a network of one's own in Python, as a study does: robust accuracy under attacks, and warnings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from robustfeatures.attacks.evaluating.evaluation import (
+    EvaluatedSplit,
+    count_correct,
+    count_diagnostics,
+    evaluate_block,
+    split_blocks,
+)
+from robustfeatures.attacks.evaluating.settings import PGD, Attack, Evaluation, Noise
+from robustfeatures.attacks.own_networks import check_pixels
+from robustfeatures.engine.batches import InMemory, choose_batch_size
+from robustfeatures.engine.eval_mode import freeze
+from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.shared.masking import find_warnings
+from robustfeatures.experiments.shared.units import percent
+from robustfeatures.models.network import Network
+from robustfeatures.pipeline.study.checks import check_attacks, check_eps
+from robustfeatures.pipeline.study.validation import validate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from robustfeatures.attacks.settings import NormName
+
+# Those of the default study.
+ATTACKS = (PGD(kind="pgd", steps=50, relative_step_sizes=(0.1,)), Noise(kind="noise", draws=10))
+
+
+def evaluate(
+    model: nn.Module,
+    images: Tensor | ArrayLike,
+    labels: Tensor | ArrayLike,
+    *,
+    norm: NormName = "l2",
+    eps: Sequence[float] = (0.25, 0.5),
+    attacks: Sequence[Attack | Mapping[str, Any]] = ATTACKS,
+) -> pd.DataFrame:
+    """The accuracy of a module with logits (N, K), clean and at each radius, under attacks one after another.
+
+    `images` are float (N, C, H, W) in [0, 1], `labels` integer (N,). An attack is one of
+    `robustfeatures.attacks.evaluating.settings`, or what a study writes: `{"kind": "noise", "draws": 10}`. The module
+    is attacked on the device of its weights, in eval mode; afterwards its mode is restored.
+
+    Returns one row per radius (0 is clean) and attack: `eps`; `attack`, empty at 0; `accuracy` in percent, of the
+    images that withstand this attack and those before it; `correct` of `total` images; and `final`, whether it is the
+    last attack, so that its accuracy is the robust accuracy. Signs of masked gradients are Python warnings, and the
+    list `attrs["warnings"]` of the table.
+
+    Raises:
+        UserError: an attack, a radius, images or labels are wrong, or the network gives NaN or no logits.
+    """
+    settings = validate(
+        Evaluation,
+        {"split": "test", "norm": norm, "eps": sorted({0.0, *map(float, eps)}), "attacks": list(attacks)},
+        "evaluate",
+    )
+    check_attacks(norm, settings.attacks, "evaluate: attacks")
+    check_eps(norm, settings.eps, "evaluate: eps")
+    device = next((weights.device for weights in model.parameters()), torch.device("cpu"))
+    pixels, classes = torch.as_tensor(images), torch.as_tensor(labels)
+    check_pixels("images", pixels)
+    split_images = InMemory(pixels.float().to(device))
+    with freeze(model):
+        num_classes = _check_logits(model, split_images, classes)
+        network = FrozenNetwork(model) if isinstance(model, Network) else model
+        split = EvaluatedSplit(network, split_images, classes.long().cpu(), num_classes)
+        outcomes = [
+            evaluate_block(split, rows, settings)
+            for rows in split_blocks(len(split_images), split_images.image_shape, device)
+        ]
+    table = _make_table(settings, [row for row, _ in count_correct(settings, outcomes, num_classes)])
+    diagnostics = pd.DataFrame(list(count_diagnostics(settings, outcomes)))
+    table.attrs["warnings"] = find_warnings(diagnostics.assign(row=type(model).__name__))
+    for line in table.attrs["warnings"]:
+        warnings.warn(line, stacklevel=2)
+    return table
+
+
+def _make_table(settings: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    names = ["", *(attack.name for attack in settings.attacks)]
+    found = pd.DataFrame(rows)
+    return pd.DataFrame(
+        {
+            "eps": found["eps"],
+            "attack": [names[count] for count in found["attacks"]],
+            "accuracy": percent(found["correct"] / found["total"]),
+            "correct": found["correct"],
+            "total": found["total"],
+            "final": (found["eps"] == 0) | (found["attacks"] == len(settings.attacks)),
+        }
+    )
+
+
+@torch.no_grad()
+def _check_logits(model: nn.Module, images: InMemory, labels: Tensor) -> int:
+    """The number of classes K of the module, which gives finite logits (N, K) for all images."""
+    if labels.shape != (len(images),) or labels.is_floating_point():
+        raise UserError(f"labels: shape {tuple(labels.shape)} and type {labels.dtype}, not integers ({len(images)},)")
+    logits = None
+    for _, batch in images.batches(torch.arange(len(images)), choose_batch_size(images.device, images.image_shape)):
+        logits = model(batch)
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(batch):
+            raise UserError(f"model: gives no logits of shape (N, K) for images {tuple(batch.shape)}")
+        if not logits.isfinite().all():
+            raise UserError("model: gives NaN or infinite logits for these images")
+    assert logits is not None
+    num_classes = int(logits.shape[1])
+    if labels.min() < 0 or labels.max() >= num_classes:
+        found = f"classes from {labels.min()} to {labels.max()}"
+        raise UserError(f"labels: {found}, but the model gives logits of {num_classes} classes")
+    return num_classes

@@ -1,0 +1,130 @@
+"""The time that a study will take on this machine, from a measured speed. It is in no recipe and asks for nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robustfeatures.errors import UserError
+from robustfeatures.models.own_files import find_file, parse_own
+from robustfeatures.pipeline.plan.estimates import (
+    ATTACK_STEP,
+    UPDATE,
+    Estimate,
+    assumed_rate,
+    estimate,
+    forward_operations,
+    network_of,
+)
+from robustfeatures.pipeline.plan.sizes import original_data_size
+from robustfeatures.pipeline.run.speed import Speed
+
+if TYPE_CHECKING:
+    from robustfeatures.engine.settings import Precision
+    from robustfeatures.models.settings import Architecture
+    from robustfeatures.pipeline.plan.plan import Plan
+    from robustfeatures.pipeline.plan.tasks import Task
+    from robustfeatures.pipeline.store.references import Artifacts
+    from robustfeatures.pipeline.study.config import Config
+
+# With shorter jobs nothing is measured.
+LONG_SECONDS = 3600
+
+Measure = Callable[["Architecture", tuple[int, int, int], "Precision", str, int], Speed]
+
+
+def measure_in_a_process(
+    architecture: Architecture, image_shape: tuple[int, int, int], precision: Precision, device: str, threads: int
+) -> Speed:
+    """`measure_speed` in a process of its own.
+
+    Raises:
+        UserError: the process failed.
+    """
+    own = parse_own(architecture.name)
+    given = {
+        "own_file": None if own is None else str(find_file(own.file)),
+        "architecture": {"name": architecture.name, "width": architecture.width},
+        "image_shape": image_shape,
+        "precision": precision,
+        "device": device,
+        "threads": threads,
+    }
+    source = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "robustfeatures.pipeline.run.speed", json.dumps(given)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise UserError(f"the speed of this machine could not be measured: {done.stderr.strip().splitlines()[-1]}")
+    return Speed(**json.loads(done.stdout))
+
+
+def expect(
+    plan: Plan,
+    tasks: Iterable[Task],
+    artifacts: Artifacts,
+    config: Config,
+    *,
+    cores: int,
+    device: str,
+    measure: Measure = measure_in_a_process,
+) -> str | None:
+    """One line with the expected time of a plan's missing jobs; None if none of them has to compute for an hour.
+
+    Whether one has to is known from the rate that the requests of jobs assume. Only then a speed is measured: that of
+    the network with the most work, with the precision and the threads of its jobs. The time is that of training,
+    attacking and evaluating alone. Evaluations may take less, because they leave out images that are broken. `cores`
+    are those of all jobs, `device` is "cpu" or "cuda".
+    """
+    missing = {task.name: task for task in tasks if not artifacts.reference(task.name).exists()}
+    work = {
+        name: [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.artifacts)]
+        for name, task in missing.items()
+    }
+    threads = min(config.threads_per_job, cores)
+
+    def assumed_seconds(found: Estimate) -> float:
+        return found.operations / assumed_rate(gpu=device != "cpu", threads=threads, precision=found.precision)
+
+    if not any(sum(assumed_seconds(found) for _, found in job) > LONG_SECONDS for job in work.values()):
+        return None
+    recipe, _ = max((each for job in work.values() for each in job), key=lambda each: each[1].operations)
+    architecture, size = network_of(recipe), original_data_size(recipe)
+    assert size is not None
+    precision: Precision = recipe.parameters.precision  # type: ignore[union-attr]
+    try:
+        speed = measure(architecture, size.shape, precision, device, threads)
+    except UserError as error:
+        return f"{len(missing)} jobs, some of them long; {error}"
+    per_forward = forward_operations(architecture, size.shape)
+    hours = {
+        name: sum(_hours(found, speed, per_forward) / (1 if device == "cpu" else found.processes) for _, found in job)
+        for name, job in work.items()
+    }
+    longest = max(hours, key=lambda name: hours[name])
+    at_once = max(1, cores // threads) if device == "cpu" else 1
+    total = max(sum(hours.values()) / at_once, hours[longest])
+    width = "" if architecture.width is None else f" of width {architecture.width}"
+    return (
+        f"{len(missing)} jobs, expected to take {total:.1f} h on this machine with {cores} cores; the longest, "
+        f"{longest}, {hours[longest]:.1f} h. Measured: {architecture.name}{width}, {precision}, {threads} threads, "
+        f"{speed.updates:.0f} images a second in training, {speed.attack_steps:.0f} in each step of an attack."
+    )
+
+
+def _hours(found: Estimate, speed: Speed, per_forward: float) -> float:
+    """The hours of one artifact on one device.
+
+    `per_forward` are the operations of one image's forward in the measured network.
+    """
+    attacking = (found.operations - found.updating) / ATTACK_STEP / speed.attack_steps
+    return (attacking + found.updating / UPDATE / speed.updates) / per_forward / 3600

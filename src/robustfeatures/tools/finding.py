@@ -1,0 +1,71 @@
+"""Find the reference that a person means: by its path, or by label, digest, seed or stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from robustfeatures.errors import UserError, suggest
+from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
+from robustfeatures.pipeline.store.references import Artifacts
+
+# Labels in a message.
+MOST_NAMED = 5
+
+
+def find_reference(given: str, artifacts: Artifacts) -> Path:
+    """The reference at a path (`...json`), or the only one with the label `given`.
+
+    The label may have its stage before it, its digest or the digest's beginning after it, and may lack the seed:
+    `model/digits-standard-seed0-a7b6`, `digits-standard`.
+
+    Raises:
+        UserError: no reference has that label, or several have; the message names them.
+    """
+    if given.endswith(".json"):
+        return Path(given)
+    stage, _, name = given.rpartition("/")
+    stages = {path.parent.name for path in list_references(artifacts)}
+    if stage and stage not in stages:
+        raise UserError(f"{given}: there is no stage {stage!r}{suggest(stage, stages)}")
+    known = [path for path in list_references(artifacts) if stage in ("", path.parent.name)]
+    found = [path for path in known if _has_name(path, name)]
+    if not found:
+        raise UserError(f"{given}: there is no artifact with this label{_suggest_label(name, known)}")
+    if len(found) > 1:
+        names = ", ".join(f"{path.parent.name}/{path.stem}" for path in found)
+        raise UserError(f"{given}: {len(found)} artifacts have this label: {names}; give one of these")
+    return found[0]
+
+
+def list_references(artifacts: Artifacts) -> Iterator[Path]:
+    """All references, by stage and label. The files of batches and parts are none."""
+    for path in sorted(artifacts.root.glob("*/*.json")):
+        if not path.parent.name.startswith(".") and "-seeds-" not in path.stem:
+            yield path
+
+
+def label_of(path: Path) -> str:
+    """The label in the name of a reference."""
+    return path.stem[: -DIGEST_LENGTH - 1]
+
+
+def family_of(label: str) -> str:
+    """The label without its seed."""
+    family, _, seed = label.rpartition("-seed")
+    return family if family and seed.isdecimal() else label
+
+
+def _has_name(path: Path, name: str) -> bool:
+    label = label_of(path)
+    return name in (label, family_of(label)) or (path.stem.startswith(name) and name.startswith(f"{label}-"))
+
+
+def _suggest_label(name: str, known: list[Path]) -> str:
+    labels = sorted({label_of(path) for path in known})
+    containing = [label for label in labels if name in label]
+    if containing:
+        shown = ", ".join(containing[:MOST_NAMED])
+        return f"; labels that contain it: {shown}{', ...' if len(containing) > MOST_NAMED else ''}"
+    near = suggest(name, labels)
+    return near if "did you mean" in near else "; `robustfeatures list` prints all labels"

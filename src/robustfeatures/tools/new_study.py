@@ -1,0 +1,163 @@
+"""Write a study for a folder of images, from a study that is there: its text with other data and other radii."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod, sqrt
+from pathlib import Path
+from textwrap import fill
+
+from PIL import Image
+
+from robustfeatures.data.folder import FORMATS, GREY, digest_images
+from robustfeatures.data.listing import Listing, list_images
+from robustfeatures.data.registry import Size
+from robustfeatures.data.settings import Data
+from robustfeatures.errors import UserError
+from robustfeatures.files import write_atomically
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.plan.sizes import data_size
+from robustfeatures.pipeline.study.config import read_config
+from robustfeatures.pipeline.study.study import find_study, read_study
+
+# Small grey images are like the digits. The networks and radii of the other study are those of photographs.
+LIKE_SMALL, LIKE_PHOTOGRAPHS = "digits", "cifar10-mini"
+SMALL_SIDE = 16
+# Larger images are made so small, because a processor would take days for them.
+LARGEST_SIDE = 64
+# Editors with a YAML language server then check and complete the study.
+SCHEMA = "# yaml-language-server: $schema=../schemas/study.schema.json"
+# What is drawn from the images for the splits that the folder lacks.
+SHARES = {"validation": 0.15, "test": 0.25}
+# Steps and radii in L2. A relative step size is a share of the radius and stays.
+LENGTHS = re.compile(r"\b(eps|step_size): (\[[^\]]*\]|[\d./e-]+)")
+BATCH = re.compile(r"\bbatch_size: (\d+)")
+NUMBER = re.compile(r"\d+/\d+|\d[\d.]*(?:e-?\d+)?")
+
+
+def write_study(name: str, folder: Path, studies: Path, *, like: str | None = None) -> Iterator[str]:
+    """Write `<studies>/<name>.yaml` for the images in `folder`, with the trainings and experiments of the study `like`.
+
+    By default that is one for small grey images or one for photographs. Yields lines on what was chosen.
+
+    Raises:
+        UserError: the name is taken or wrong, the folder's layout is wrong, the study `like` has Linf radii or no data,
+            or the new study cannot be planned. Then no file is left.
+    """
+    path = studies / f"{name}.yaml"
+    config = read_config({"study": name})
+    if path.exists():
+        raise UserError(f"{path}: there is such a study already; choose another name or remove it")
+    data = Data(source="folder", path=str(folder))
+    listings, classes = list_images(data)
+    shape, side = _find_shape(folder, listings)
+    small = shape[0] == 1 and max(shape[1:]) <= SMALL_SIDE
+    base = like or (LIKE_SMALL if small else LIKE_PHOTOGRAPHS)
+    original = find_study(studies, base)
+    shares = {split: share for split, share in SHARES.items() if split not in listings}
+    block = _data_block(folder, digest_images(data, listings), listings, classes, side, shares)
+    text = _adapt(original, folder, block, _scale(original, shape))
+    size = data_size(replace(data, validation=shares.get("validation"), test=shares.get("test")))
+    if size is not None:
+        text = BATCH.sub(lambda found: f"batch_size: {min(int(found[1]), size.images['train'])}", text)
+    write_atomically(path, text.encode())
+    try:
+        unfold(config, studies)
+    except UserError:
+        path.unlink()
+        raise
+    images = sum(len(listing.files) for listing in listings.values())
+    yield f"{path}: {images} images of {len(classes)} classes, {shape[0]} x {shape[1]} x {shape[2]}, as in {base}"
+    yield f"plan it: snakemake -n --config study={name}"
+    yield f"build it: snakemake --cores all --config study={name}"
+
+
+def _adapt(original: Path, folder: Path, data: str, factor: float) -> str:
+    """The text of a study with another title and other data, and with L2 lengths times `factor`."""
+    text = original.read_text(encoding="utf-8")
+    text = _replace_field(text, "title", f"title: {json.dumps(f'Images in {folder}')}\n")
+    text = _replace_field(text, "data", data)
+    for field in ("published_setting", "reduced"):
+        text = _replace_field(text, field, "")
+    text = LENGTHS.sub(lambda found: f"{found[1]}: {_scale_numbers(found[2], factor)}", text)
+    base = original.stem
+    return (
+        f"{SCHEMA}\n"
+        f"# Written by `robustfeatures new`, with the trainings and the experiments of the study {base}. Its L2 radii\n"
+        f"# and steps are times {factor:.3g}: they grow with the square root of the number of values in an image.\n"
+        + re.sub(r"\A(#.*\n)+", "", text)
+    )
+
+
+def _find_shape(folder: Path, listings: Mapping[str, Listing]) -> tuple[tuple[int, int, int], int | None]:
+    """The shape (C, H, W) of the images, and the `size` that makes them so; None if they are so already."""
+    sizes, modes = set(), set()
+    for listing in listings.values():
+        for file in listing.files:
+            try:
+                with Image.open(folder / file, formats=FORMATS) as image:
+                    sizes.add(image.size)
+                    modes.add(image.mode)
+            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+                raise UserError(f"{folder / file}: this is no image that can be read; mend or remove it") from error
+    channels = 1 if modes <= GREY else 3
+    if len(sizes) == 1:
+        width, height = next(iter(sizes))
+        if max(width, height) <= LARGEST_SIDE:
+            return (channels, height, width), None
+    side = min(LARGEST_SIDE, *(min(size) for size in sizes))
+    return (channels, side, side), side
+
+
+def _scale(original: Path, shape: tuple[int, int, int]) -> float:
+    """By what to multiply L2 lengths, so that a component of an image changes as much as in the original study."""
+    study = read_study(original)
+    size: Size | None = None if study.data is None else data_size(study.data)
+    if size is None:
+        raise UserError(f"--like: {original.stem} has no data whose size is known; choose another study")
+    if "norm: linf" in original.read_text(encoding="utf-8"):
+        raise UserError(f"--like: {original.stem} has Linf radii, which do not grow with images; choose another study")
+    return sqrt(prod(shape) / prod(size.shape))
+
+
+def _data_block(
+    folder: Path,
+    sha256: str,
+    listings: Mapping[str, Listing],
+    classes: tuple[str, ...],
+    side: int | None,
+    shares: Mapping[str, float],
+) -> str:
+    lines = ["data:", "  source: folder", f"  path: {json.dumps(str(folder))}", f"  sha256: {sha256}"]
+    if side is not None:
+        lines += [
+            "  # The shorter side of each image is resized to so many pixels, and the middle is cropped to a square.",
+            f"  size: {side}",
+        ]
+    if shares:
+        lines.append("  # Shares of the images, drawn class by class.")
+    lines += [f"  {split}: {share}" for split, share in shares.items()]
+    counts = dict.fromkeys(classes, 0)
+    for listing in listings.values():
+        for label in listing.labels:
+            counts[classes[label]] += 1
+    comment = ", ".join(f"{json.dumps(name)} ({count})" for name, count in counts.items())
+    comment = fill(f"The classes, with their images: {comment}.", 118, initial_indent="# ", subsequent_indent="# ")
+    return "\n".join([comment, *lines]) + "\n"
+
+
+def _replace_field(text: str, field: str, new: str) -> str:
+    """The text of a study with other lines for a field, and for the comment above it."""
+    found = re.compile(rf"(^#.*\n)*^{field}:.*\n(^[ ].*\n|^-.*\n)*", flags=re.MULTILINE)
+    return found.sub(lambda _: new, text, count=1)
+
+
+def _scale_numbers(text: str, factor: float) -> str:
+    def scaled(number: str) -> str:
+        over, _, under = number.partition("/")
+        return f"{float(over) / float(under or 1) * factor:.3g}"
+
+    return NUMBER.sub(lambda found: scaled(found[0]), text)

@@ -1,0 +1,115 @@
+"""Attacks on any module: what its representation is, and which images are refused."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import robustfeatures
+from robustfeatures import attacks
+from robustfeatures.attacks import attack_representation, invert, pgd
+from robustfeatures.attacks.inversion import invert as invert_network
+from robustfeatures.attacks.representation_pgd import representation_pgd
+from robustfeatures.errors import UserError
+from robustfeatures.models.network import Network
+
+
+class Plain(nn.Module):
+    """A convolutional network without a method `representation`, and with a second head that is not called last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            OrderedDict(conv=nn.Conv2d(1, 6, 3), relu=nn.ReLU(), pool=nn.AdaptiveAvgPool2d(2), flat=nn.Flatten())
+        )
+        self.classify = nn.Linear(24, 10)
+        self.unused = nn.Linear(3, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.classify(self.body(images))
+        return logits
+
+
+@pytest.fixture
+def plain() -> Plain:
+    torch.manual_seed(0)
+    return Plain().eval()
+
+
+@pytest.fixture
+def pair() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    start, targets = torch.rand(2, 5, 1, 8, 8, generator=generator)
+    return start, targets
+
+
+def test_all_ways_to_name_one_representation(
+    plain: Plain, pair: tuple[Tensor, Tensor], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The input of the last linear layer, a layer's name, and a function agree with a `Network` of the same layers."""
+    own = Network(plain.body, plain.classify, 1).eval()
+    expected = invert_network(own, *pair, step_size=0.05, steps=5)
+    with caplog.at_level(logging.INFO):
+        assert torch.equal(invert(plain, *pair, step_size=0.05, steps=5), expected)
+    assert "the representation is the input of the last linear layer, 'classify'" in caplog.text
+    for representation in ("body", "body.flat", "body.pool", plain.body):
+        assert torch.equal(invert(plain, *pair, step_size=0.05, steps=5, representation=representation), expected)
+    assert torch.equal(invert(own, *pair, step_size=0.05, steps=5), expected)
+    other = invert(plain, *pair, step_size=0.05, steps=5, representation="body.conv")
+    assert not torch.allclose(other, expected)
+    settings = {"norm": "l2", "eps": 0.5, "step_size": 0.1, "steps": 5}
+    expected = representation_pgd(own, *pair, **settings)
+    assert torch.equal(attack_representation(plain, *pair, **settings), expected)
+    assert not any(layer._forward_hooks for layer in plain.modules())
+
+
+def test_the_module_is_left_as_it_was(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
+    plain.train()
+    invert(plain, *pair, step_size=0.05, steps=2)
+    assert plain.training
+    assert all(weights.requires_grad and weights.grad is None for weights in plain.parameters())
+
+
+@pytest.mark.parametrize(
+    ("images", "problem"),
+    [
+        (torch.rand(2, 1, 8, 8) * 255, r"values from \S+ to 2\d\d\S*; they must lie in 0 to 1"),
+        (torch.rand(2, 1, 8, 8) - 0.5, "values from -"),
+        (torch.full((2, 1, 8, 8), torch.nan), "values from nan"),
+        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "type uint8; give floats in 0 to 1"),
+        (torch.rand(8, 8), r"shape \(8, 8\), not \(N, C, H, W\)"),
+        (torch.rand(0, 1, 8, 8), "there is no image"),
+    ],
+)
+def test_images_that_are_refused(plain: Plain, images: Tensor, problem: str) -> None:
+    good, labels = torch.rand(2, 1, 8, 8), torch.zeros(2, dtype=torch.int64)
+    ball = {"norm": "l2", "eps": 0.5, "step_size": 0.1, "steps": 1}
+    with pytest.raises(UserError, match=f"images: {problem}"):
+        pgd(plain, images, labels, **ball)
+    with pytest.raises(UserError, match=f"start: {problem}"):
+        invert(plain, images, good, step_size=0.1, steps=1)
+    with pytest.raises(UserError, match=f"targets: {problem}"):
+        attack_representation(plain, good, images, **ball)
+
+
+def test_layers_that_are_refused(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
+    for name, problem in (
+        ("body.covn", r"there is no layer 'body.covn' \(did you mean 'body.conv'\?\)"),
+        ("unused", "a forward pass does not call the layer 'unused'"),
+    ):
+        with pytest.raises(UserError, match=f"representation: {problem}"):
+            invert(plain, *pair, step_size=0.1, steps=1, representation=name)
+    with pytest.raises(UserError, match="representation: the network calls no linear layer"):
+        invert(nn.Conv2d(1, 1, 3), *pair, step_size=0.1, steps=1)
+
+
+def test_public_names() -> None:
+    assert {"evaluate", "load_model", "open_dataset", "__version__"} <= set(dir(robustfeatures))
+    assert {"attack_representation", "invert", "pgd"} <= set(dir(attacks))
+    assert all(callable(getattr(robustfeatures, name)) for name in robustfeatures.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'evalate'"):
+        _ = robustfeatures.evalate  # type: ignore[attr-defined]

@@ -1,0 +1,54 @@
+"""The site is built without a warning: no page is lost, no link and no anchor leads nowhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.conftest import REPOSITORY
+
+ON_GITHUB = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "config/README.md", "results/README.md")
+
+
+@pytest.mark.skipif(find_spec("material") is None, reason="mkdocs-material is not installed (the extra docs)")
+def test_the_site_is_built(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "tutorial.html").read_text()
+    # Scripts and styles lie beside the pages.
+    assert not re.search(r'(?:src|href)="https?://(?!squidfunk)[^"]*\.(?:js|css|woff2?)"', page)
+
+
+def find_links(path: Path) -> list[str]:
+    """The targets of a page's links and images."""
+    inline = [token for token in MarkdownIt("gfm-like", {"linkify": False}).parse(path.read_text()) if token.children]
+    children = [child for token in inline for child in token.children or ()]
+    return [str(child.attrs.get("href") or child.attrs["src"]) for child in children if child.type in WITH_TARGET]
+
+
+WITH_TARGET = ("link_open", "image")
+
+
+@pytest.mark.parametrize("name", ON_GITHUB)
+def test_links_of_the_pages_outside_the_site(name: str) -> None:
+    """External links are not fetched."""
+    path = REPOSITORY / name
+    targets = [target for target in find_links(path) if not target.startswith("https://")]
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    lines = (REPOSITORY / "README.md").read_text().splitlines()
+    assert len(lines) <= 130

@@ -1,0 +1,189 @@
+"""Networks in files of one's own: how they are split, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.errors import UserError
+from robustfeatures.models import create
+from robustfeatures.models.network import Network
+from robustfeatures.models.own import to_network
+from robustfeatures.models.own_files import OwnFactory, check_own
+
+SHAPE = (3, 16, 16)
+IMAGES = torch.rand(4, *SHAPE, generator=torch.Generator().manual_seed(0))
+
+
+class Convolutional(nn.Module):
+    """Two convolutions with batch norms, a skip connection, and a classifier inside a Sequential."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.second = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8))
+        self.pool = nn.AdaptiveAvgPool2d(2)
+        self.classifier = nn.Sequential(nn.Dropout(0.5), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 10))
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.first(images)
+        hidden = torch.relu(hidden + self.second(hidden))
+        logits: Tensor = self.classifier(self.pool(hidden).flatten(1))
+        return logits
+
+
+class Untraceable(Convolutional):
+    def forward(self, images: Tensor) -> Tensor:
+        if images.mean() > 5:
+            raise AssertionError
+        return super().forward(images)
+
+
+@pytest.fixture
+def module() -> Convolutional:
+    torch.manual_seed(0)
+    made = Convolutional()
+    with torch.no_grad():
+        for each in (made.first[1], made.second[1]):
+            each.running_mean.uniform_(-1, 1)
+            each.running_var.uniform_(0.5, 2)
+    return made.eval()
+
+
+def converted(module: nn.Module, layer: str | None = None, **changes: object) -> Network:
+    given = {"name": "mine.py:net", "num_classes": 10, "image_shape": SHAPE} | changes
+    return to_network(copy.deepcopy(module), layer=layer, **given).eval()  # type: ignore[arg-type]
+
+
+def hidden(module: Convolutional, images: Tensor) -> Tensor:
+    """The values before the pooling, computed here."""
+    first = module.first(images)
+    return torch.relu(first + module.second(first))
+
+
+@pytest.mark.parametrize("layer", [None, "pool", "classifier.1", "classifier.2", "classifier"])
+def test_logits_and_representation(module: Convolutional, layer: str | None) -> None:
+    pooled = module.pool(hidden(module, IMAGES)).flatten(1)
+    expected = {
+        None: module.classifier[:3](pooled),
+        "pool": pooled,
+        "classifier.1": module.classifier[:2](pooled),
+        "classifier.2": module.classifier[:3](pooled),
+        "classifier": module.classifier(pooled),
+    }[layer]
+    network = converted(module, layer)
+    for one in (network, FrozenNetwork(network)):
+        torch.testing.assert_close(one(IMAGES), module(IMAGES), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(one.representation(IMAGES), expected, rtol=1e-4, atol=1e-5)
+    frozen = FrozenNetwork(network)
+    assert not any(isinstance(one, nn.BatchNorm2d) for one in frozen.network.features.modules())
+    assert sorted(network.original_names) == sorted(module.state_dict())  # type: ignore[arg-type]
+    state = network.state_dict()
+    for raw, ours in network.original_names.items():  # type: ignore[union-attr]
+        assert torch.equal(state[ours], module.state_dict()[raw])
+
+
+def test_a_module_that_torch_fx_cannot_trace_is_attacked_as_it_is(
+    module: Convolutional, caplog: pytest.LogCaptureFixture
+) -> None:
+    untraceable = Untraceable()
+    untraceable.load_state_dict(module.state_dict())
+    with caplog.at_level(logging.INFO):
+        network = converted(untraceable)
+    assert "torch.fx cannot trace the network, so attacks run it as it is" in caplog.text
+    frozen = FrozenNetwork(network)
+    torch.testing.assert_close(frozen(IMAGES), module(IMAGES))
+    images = IMAGES.clone().requires_grad_()
+    (found,) = torch.autograd.grad(frozen(images).sum(), images)
+    (expected,) = torch.autograd.grad(module(images).sum(), images)
+    torch.testing.assert_close(found, expected)
+    with pytest.raises(UserError, match=r"torch\.fx cannot trace it up to the layer 'pool'"):
+        converted(untraceable, "pool")
+
+
+def test_a_network_of_this_package_stays_as_it_is() -> None:
+    own = create("small-cnn", num_classes=10, image_shape=SHAPE)
+    assert to_network(own, layer=None, name="mine.py:net", num_classes=10, image_shape=SHAPE) is own
+
+
+class LogSoftmax(Convolutional):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images).log_softmax(dim=1)
+
+
+class Nan(Convolutional):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) * torch.nan
+
+
+@pytest.mark.parametrize(
+    ("make", "layer", "problem"),
+    [
+        (LogSoftmax, None, "more follows the last linear layer than logits; return the module and the name of a layer"),
+        (Nan, None, "gives NaN or infinite logits"),
+        (Convolutional, "pol", r"there is no layer 'pol' \(did you mean 'pool'\?\)"),
+        (Convolutional, "second", "the logits need more than the layer 'second'"),
+        (
+            lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 7)),
+            None,
+            r"gives \(2, 7\) for 2 images, not logits of 10",
+        ),
+        (lambda: nn.Linear(5, 10), None, r"fails on images \(2, 3, 16, 16\): RuntimeError: mat1 and mat2"),
+        (lambda: nn.Sequential(nn.Conv2d(3, 10, 16), nn.Flatten()), None, "the network calls no linear layer"),
+    ],
+)
+def test_what_is_refused(make: Callable[[], nn.Module], layer: str | None, problem: str) -> None:
+    with pytest.raises(UserError, match=f"^architecture: mine.py:net: .*{problem}") as caught:
+        converted(make(), layer)
+    assert "\n" not in str(caught.value)
+
+
+def test_log_softmax_is_fine_with_a_named_layer() -> None:
+    torch.manual_seed(0)
+    module = LogSoftmax().eval()
+    torch.testing.assert_close(converted(module, "classifier")(IMAGES), module(IMAGES))
+
+
+FILE = "from torch import nn\n\ndef net(*, num_classes, image_shape, width=4):\n    {}\n"
+
+
+def declared(folder: Path, body: str) -> None:
+    (folder / "mine.py").write_text(FILE.format(body))
+    check_own(OwnFactory("mine.py", "net"), folder, "architecture.name")
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("raise ValueError('no\\nluck')", "mine.py:net raises ValueError: no$"),
+        ("return 3", "mine.py:net returns int, not a torch.nn.Module"),
+        ("return nn.Linear(3, depth)", "mine.py:net raises NameError: name 'depth' is not defined"),
+        ("pass\n\nimport nothing_of_this_name", r"mine.py raises ModuleNotFoundError: No module named"),
+    ],
+)
+def test_files_that_are_refused(tmp_path: Path, body: str, problem: str) -> None:
+    declared(tmp_path, body)
+    with pytest.raises(UserError, match=f"^architecture: .*{problem}"):
+        create("mine.py:net", num_classes=10, image_shape=SHAPE)
+
+
+def test_the_function_gets_the_width(tmp_path: Path) -> None:
+    body = "return nn.Sequential(nn.Flatten(), nn.Linear(768, width), nn.ReLU(), nn.Linear(width, num_classes)), '2'"
+    declared(tmp_path, body)
+    for width, components in ((None, 4), (9, 9)):
+        network = create("mine.py:net", num_classes=10, image_shape=SHAPE, width=width)
+        assert network.representation(IMAGES).shape == (4, components)
+
+
+def test_a_file_that_was_not_declared() -> None:
+    with pytest.raises(
+        UserError, match=r"absent\.py is not known here; give architecture='<folder>/absent\.py:<function>'"
+    ):
+        create("absent.py:net", num_classes=10, image_shape=SHAPE)

@@ -1,0 +1,43 @@
+"""What a plan finds in the user's own files before anything is computed; tests/tools/test_new_study.py has folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robustfeatures.data.settings import Data, KeepClasses
+from robustfeatures.errors import UserError
+from robustfeatures.files import hash_file
+from robustfeatures.pipeline.plan.contents import check_contents
+
+
+def write(path: Path, labels: list[int], **arrays: np.ndarray) -> Data:
+    np.savez(path, images=np.zeros((len(labels), 1, 4, 4), np.uint8), labels=np.array(labels), **arrays)
+    return Data(source="npz", path=str(path), sha256=hash_file(path), test=0.5)
+
+
+def test_one_class_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="data: holds one class, 0; a network needs two"):
+        check_contents(write(tmp_path / "one.npz", [0, 0, 0, 0]), "data")
+    check_contents(write(tmp_path / "two.npz", [0, 1, 0, 1]), "data")
+
+
+@pytest.mark.parametrize("names", [np.array(["cat", "dog"]), np.array([b"cat", b"dog"])])
+def test_classes_are_known_by_the_names_in_the_file(tmp_path: Path, names: np.ndarray) -> None:
+    data = write(tmp_path / "own.npz", [0, 1, 0, 1], class_names=names)
+    known, unknown = (
+        Data(**{**vars(data), "operations": (KeepClasses(kind="classes", keep=("cat", other)),)})
+        for other in ("dog", "dgo")
+    )
+    check_contents(known, "data")
+    with pytest.raises(UserError, match=r"data\.operations\.0\.keep: there is no class 'dgo' \(did you mean 'dog'\?\)"):
+        check_contents(unknown, "data")
+
+
+def test_what_the_job_refuses_is_left_to_the_job(tmp_path: Path) -> None:
+    check_contents(write(tmp_path / "large.npz", [0, 10**15]), "data")
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(b"PK")
+    check_contents(Data(source="npz", path=str(broken), sha256=hash_file(broken), test=0.5), "data")

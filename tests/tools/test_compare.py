@@ -1,0 +1,67 @@
+"""Studies side by side: values with intervals and differences, and verdicts that differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from robustfeatures.errors import UserError
+from robustfeatures.tools.compare import compare
+
+
+def write_study(folder: Path, rows: list[tuple[str, float, float]], verdicts: dict[str, str]) -> None:
+    """A study with the accuracies (row, eps, accuracy) of A1, and a verdict per claim."""
+    (folder / "tables").mkdir(parents=True)
+    table = pd.DataFrame(rows, columns=["row", "eps", "accuracy"])
+    table["accuracy_low"], table["accuracy_high"], table["seeds"] = table["accuracy"] - 1, table["accuracy"] + 1, 2
+    table.to_csv(folder / "tables" / "A1.csv", index=False)
+    about = {"experiment": "A1", "setting": None, "source": "s", "control": False}
+    numbers = {"value": 2.5, "low": 1.0, "high": 4.0, "interval": "seeds"}
+    claims = [{**about, "claim": claim, "verdict": verdict, **numbers} for claim, verdict in verdicts.items()]
+    pd.DataFrame(claims).to_csv(folder / "claims.csv", index=False)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    write_study(tmp_path / "one", [("D", 0.0, 90.0), ("D", 0.5, 10.0), ("D_R", 0.0, 80.0)], {"a": "held", "b": "held"})
+    write_study(tmp_path / "two", [("D", 0.5, 12.5), ("D", 0.0, 90.0), ("x<y", 0.0, 1.0)], {"b": "undecided"})
+    write_study(tmp_path / "three", [("x<y", 0.0, 2.0)], {"a": "held"})
+    return tmp_path
+
+
+def test_values_and_verdicts_stand_side_by_side(results: Path) -> None:
+    out = results / "compared"
+    lines = list(compare(["one", "two", "three"], results, out))
+    assert lines == [
+        "3 values and 2 claims that at least two studies share",
+        "verdicts that differ: 1",
+        str(out / "index.html"),
+    ]
+    values = pd.read_csv(out / "values.csv").set_index("row")
+    assert list(values.index) == ["row D, eps 0", "row D, eps 0.5", "row x<y, eps 0"]
+    assert list(values["difference_two"].iloc[:2]) == [0.0, 2.5]
+    assert list(values.loc["row D, eps 0.5", ["one", "one_low", "one_high", "two"]]) == [10.0, 9.0, 11.0, 12.5]
+    assert pd.isna(values.loc["row x<y, eps 0", "one"])
+    claims = pd.read_csv(out / "claims.csv").set_index("claim")
+    assert list(claims.loc["b", ["one", "two", "differs"]]) == ["held", "undecided", True]
+    assert list(claims.loc["a", ["one", "three", "differs"]]) == ["held", "held", False]
+    page = (out / "index.html").read_text()
+    assert "1 of 2 verdicts differ" in page
+    assert "row x&lt;y, eps 0" in page
+    assert "nan" not in page.replace("Nan", "")
+
+
+@pytest.mark.parametrize(
+    ("studies", "message"),
+    [
+        (["one"], "at least two"),
+        (["one", "one"], "at least two"),
+        (["one", "tow"], r"tow: .* \(did you mean 'two'\?\)"),
+    ],
+)
+def test_refused_in_one_line(results: Path, studies: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        list(compare(studies, results, results / "compared"))
+    assert not (results / "compared").exists()

@@ -1,0 +1,122 @@
+"""`describe`, and the names of all pieces that a study lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robustfeatures.engine.settings import Strict
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.catalogue import experiment_modules
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.yaml import read_yaml
+from robustfeatures.tools.describe import describe
+from robustfeatures.tools.field_docs import read_field_docs
+from tests.tools.made import STUDIES
+
+
+def test_what_a1_asks_of_a_study() -> None:
+    lines = list(describe("a1", STUDIES, "digits"))
+    assert lines[0] == "A1: Robust and non-robust data sets"
+    assert "Ilyas et al. (2019)" in lines[1]
+    assert "not-bugs-2019, Section 3.1, Figure 2 and Table 7." in lines
+    asked = lines[lines.index("asks of a study") :]
+    assert {
+        "  robustness",
+        "  data",
+        "  architecture",
+        "  training: standard, adversarial",
+        "  derived: D_NR-images, D_NR-noise, D_R-images, D_R-noise",
+        "reads for each seed: 6 of the stage evaluation",
+    } <= set(asked)
+    assert asked[-1].startswith("studies with it: digits, ")
+
+
+@pytest.mark.parametrize("identifier", experiment_modules())
+def test_every_experiment(identifier: str) -> None:
+    lines = list(describe(identifier, STUDIES, "digits"))
+    assert lines[-1].startswith("studies with it: ")
+    assert lines[-1] != "studies with it: none"
+    assert any(line.startswith("asks of a study") for line in lines)
+
+
+def test_settings_of_a_study_stand_for_those_without_default() -> None:
+    lines = list(describe("B1", STUDIES, "smoke"))
+    assert "settings, as in the study smoke" in lines
+    assert "  pathway_1: pathway-1 (a study must give it)" in lines
+    window = lines.index("  window: 5")
+    assert lines[window + 1] == "      The number of epochs over which curves are smoothed."
+    assert "  training: pathway-1, pathway-2" in lines
+
+
+def test_an_experiment_that_looks_at_its_derived_sets() -> None:
+    lines = list(describe("X6", STUDIES, "digits-full"))
+    assert "  derived: D_rand, D_det" in lines
+    assert "  training: adversarial" in lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base(Strict):
+    first: int
+    """Of the base."""
+    second: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived(Base):
+    """A string that is no field's."""
+
+    second: int
+    """Of the derived class,
+    on two lines.
+    """
+    third: int = 0
+
+    def method(self) -> None:
+        """A method's."""
+
+
+def test_docstrings_of_fields() -> None:
+    assert read_field_docs(Derived) == {"first": "Of the base.", "second": "Of the derived class, on two lines."}
+
+
+def test_an_unknown_experiment() -> None:
+    with pytest.raises(UserError, match=r"^A77: there is no such experiment \(did you mean 'A7'\?\)$"):
+        list(describe("A77", STUDIES, "digits"))
+
+
+def refusal(folder: Path, study: dict[str, Any]) -> str:
+    (folder / "lacking.yaml").write_text(yaml.safe_dump(study))
+    with pytest.raises(UserError) as caught:
+        unfold(Config(study="lacking"), folder)
+    return str(caught.value).removeprefix(f"{folder / 'lacking.yaml'}: ")
+
+
+def test_a_study_names_all_pieces_that_it_lacks(tmp_path: Path) -> None:
+    study = read_yaml(STUDIES / "smoke.yaml")
+    study["training"].pop("adversarial")
+    study["derived"] = {name: one for name, one in study["derived"].items() if one["source"] != "adversarial"}
+    study["derived"].pop("D_NR-noise")
+    study.pop("robustness")
+    assert refusal(tmp_path, study).split("; experiment") == [
+        "robustness: the field is missing",
+        "s A1, A2 and A7 need it; training: 'adversarial' is missing "
+        "(known: downstream, pathway-1, pathway-2, standard)",
+        " A1 needs it; derived: 'D_NR-noise' is missing (did you mean 'D_NR-images'?)",
+        " A1 needs it; derived: 'D_R-images' is missing (did you mean 'D_NR-images'?)",
+        " A1 needs it; derived: 'D_R-noise' is missing (did you mean 'D_NR-images'?)",
+        " A1 needs it; derived: 'D_rand-robust' is missing (did you mean 'D_rand'?)",
+        "s A2 and A7 need it; derived: 'D_det-robust' is missing (known: D_NR-images, D_det, D_rand)",
+        "s A2 and A7 need it",
+    ]
+
+
+def test_an_experiment_in_small_letters(tmp_path: Path) -> None:
+    study = read_yaml(STUDIES / "smoke.yaml")
+    study["experiments"] = {"a1": {}}
+    assert refusal(tmp_path, study) == "experiments.a1: there is no such experiment (did you mean 'A1'?)"

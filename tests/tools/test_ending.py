@@ -1,0 +1,71 @@
+"""The last lines of a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from robustfeatures.pipeline.plan.tasks import make_tasks
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.tools.ending import describe_failures, describe_success
+from tests.tools.made import Made
+
+ERROR = "{} ERROR data/digits: data.sha256: wrong"
+BUG = "{} ERROR unexpected error\nTraceback (most recent call last):\n  File x\nValueError: bug"
+
+
+def stamped(moment: float) -> str:
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(moment))},000"
+
+
+def test_a_finished_run_names_the_page_and_counts_verdicts(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.make_views("table")
+    assert len(list(describe_success(made.plan, made.artifacts, "2020", 10.0, 2))) == 1
+    for recipe in made.plan.recipes.values():
+        made.make(recipe)
+    made.make_views("claims", "report")
+    computed, claims, page = describe_success(made.plan, made.artifacts, "2020", 10.0, 2)
+    assert computed.startswith(f"{len(made.plan.recipes)} payloads computed, 0 found, in 10 s on 2 cores; ")
+    assert claims == "claims: 1 held, 1 undecided; controls: 1 held"
+    assert page == f"page: {tmp_path}/results/smoke/report/index.html"
+    found, *_ = describe_success(made.plan, made.artifacts, "2999", 10.0, 2)
+    assert found.startswith(f"0 payloads computed, {len(made.plan.recipes)} found, ")
+
+
+def test_failed_jobs_are_named_with_their_message(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    tasks = make_tasks(made.plan, Config(study="smoke", evaluation_parts=2), 0)
+    now = time.time()
+    (part,) = made.artifacts.parts(made.name("evaluation/digits-adversarial-test-"), 2)[:1]
+    names = {
+        "message": made.name("data/"),
+        "bug": f"{made.name('evaluation/digits-adversarial-test-')}-{part.stem}",
+        "of an earlier run": made.name("model/digits-standard-seed0"),
+        "made in the next try": made.name("model/digits-adversarial-seed0"),
+        "killed": made.name("derived/digits-D_rand-seed0"),
+        "view": next(view.artifact for view in made.plan.views if view.kind == "table"),
+    }
+    texts = {
+        "message": f"{stamped(now)} INFO begins\n" + ERROR.format(stamped(now)),
+        "bug": BUG.format(stamped(now)),
+        "of an earlier run": ERROR.format(stamped(now - 3600)),
+        "made in the next try": ERROR.format(stamped(now)),
+        "killed": f"{stamped(now)} INFO begins",
+        "view": BUG.format(stamped(now)),
+    }
+    for kind, name in names.items():
+        log = tmp_path / "results" / "logs" / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{texts[kind]}\n")
+    made.make(made.plan.recipes[names["made in the next try"]])
+    lines = list(describe_failures(made.plan, tasks, made.artifacts, now - 60))
+    failed = dict(zip(lines[1::2], lines[::2], strict=True))
+    logs = {kind: f"  log: {tmp_path}/results/logs/{name}.log" for kind, name in names.items()}
+    assert failed == {
+        logs["message"]: "failed: data/digits: data.sha256: wrong",
+        logs["bug"]: "failed: ValueError: bug",
+        logs["view"]: "failed: ValueError: bug",
+    }
+    assert os.path.lexists(made.artifacts.reference(names["made in the next try"]))

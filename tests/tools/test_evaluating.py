@@ -1,0 +1,106 @@
+"""`robustfeatures.evaluate` on modules of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from robustfeatures import evaluate
+from robustfeatures.attacks.evaluating.settings import PGD
+from robustfeatures.errors import UserError
+
+PGD_DICT = {"kind": "pgd", "steps": 5, "relative_step_sizes": [0.5]}
+
+
+@pytest.fixture
+def linear() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+
+
+@pytest.fixture
+def grey() -> Tensor:
+    # Grey, so that no step leaves [0, 1].
+    return 0.5 + 0.02 * torch.randn(100, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_linear_module_is_robust_up_to_the_distance_of_its_boundary(linear: nn.Module, grey: Tensor) -> None:
+    """|w x + b| / |w| in L2, |w x + b| / |w|_1 in Linf."""
+    weights, bias = (tensor.detach() for tensor in linear[1].parameters())  # type: ignore[index]
+    direction = weights[1] - weights[0]
+    margins = grey.flatten(1) @ direction + bias[1] - bias[0]
+    labels = (margins > 0).long()
+    labels[:10] = 1 - labels[:10]
+    linear.train()
+    for norm, length in (("l2", direction.norm()), ("linf", direction.abs().sum())):
+        distances = margins.abs() / length
+        radii = distances.quantile(torch.tensor([0.2, 0.5, 0.8])).tolist()
+        for attack in (PGD_DICT, PGD(kind="pgd", steps=5, relative_step_sizes=(0.5,))):
+            table = evaluate(linear, grey, labels, norm=norm, eps=radii, attacks=[attack])
+            expected = [int((distances[10:] > radius).sum()) for radius in [-1.0, *radii]]
+            assert table["correct"].tolist() == expected
+            assert table["accuracy"].tolist() == [float(count) for count in expected]
+            assert table["eps"].tolist() == [0.0, *sorted(radii)]
+            assert table["attack"].tolist() == ["", *["pgd-5-by-0.5"] * 3]
+            assert table["final"].all()
+    assert linear.training
+
+
+class Masked(nn.Module):
+    """A network whose rounding hides the gradient."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.inner(images.mul(255).round().div(255))
+        return logits
+
+
+def test_masked_gradients_are_warned_of(linear: nn.Module, grey: Tensor) -> None:
+    labels = linear(grey).argmax(dim=1)
+    with pytest.warns(UserWarning, match="Masked: gradients may be masked.*100 of 100 images have no gradient"):
+        table = evaluate(Masked(linear), grey, labels, eps=[0.05], attacks=[PGD_DICT, {"kind": "noise", "draws": 2}])
+    assert len(table.attrs["warnings"]) >= 1
+    assert table["final"].tolist() == [True, False, True]
+    assert table["attack"].tolist() == ["", "pgd-5-by-0.5", "noise-2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"images": torch.rand(4, 1, 8, 8) * 255}, "images: values from"),
+        ({"images": np.zeros((4, 1, 8, 8), np.uint8)}, "images: type uint8; give floats in 0 to 1"),
+        (
+            {"labels": torch.tensor([0, 1, 2, 0])},
+            "labels: classes from 0 to 2, but the model gives logits of 2 classes",
+        ),
+        ({"labels": torch.zeros(3)}, r"labels: shape \(3,\) and type torch.float32, not integers \(4,\)"),
+        ({"model": nn.Flatten(0)}, r"model: gives no logits of shape \(N, K\) for images \(4, 1, 8, 8\)"),
+        ({"attacks": [{"kind": "pdg"}]}, r"evaluate: attacks.0.kind: 'pdg' is unknown \(did you mean 'pgd'\?\)"),
+        (
+            {"attacks": [{"kind": "cw-l2"}], "norm": "linf", "eps": [0.1]},
+            "evaluate: attacks: cw-l2 attacks in the norm",
+        ),
+        ({"attacks": [PGD_DICT, PGD_DICT]}, "evaluate: attacks: an attack appears twice"),
+        ({"norm": "l3"}, r"evaluate: norm: 'l3' is unknown"),
+        ({"eps": [8], "norm": "linf"}, "evaluate: eps: pixels lie in"),
+    ],
+)
+def test_what_is_refused(linear: nn.Module, changes: dict[str, Any], problem: str) -> None:
+    given: dict[str, Any] = {"model": linear, "images": torch.rand(4, 1, 8, 8), "labels": torch.tensor([0, 1, 1, 0])}
+    given |= changes
+    with pytest.raises(UserError, match=problem):
+        evaluate(given.pop("model"), given.pop("images"), given.pop("labels"), **given)
+
+
+def test_a_network_that_gives_nan(linear: nn.Module) -> None:
+    with torch.no_grad():
+        linear[1].bias[1] = torch.nan  # type: ignore[index]
+    with pytest.raises(UserError, match="model: gives NaN or infinite logits"):
+        evaluate(linear, torch.rand(2, 1, 8, 8), torch.tensor([0, 0]))

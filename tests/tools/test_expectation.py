@@ -1,0 +1,125 @@
+"""The expected time of a study, from a measured speed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robustfeatures.files import write_json
+from robustfeatures.models.settings import Architecture
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.plan.tasks import make_tasks
+from robustfeatures.pipeline.run.speed import Speed, measure_speed
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.tools.expectation import expect, measure_in_a_process
+from tests.conftest import REPOSITORY
+
+STUDIES = REPOSITORY / "workflow" / "studies"
+LINE = re.compile(r"(\d+) jobs, expected to take ([\d.]+) h .* with (\d+) cores; the longest, (\S+), ([\d.]+) h\. (.*)")
+
+
+def told(study: str, stage: str, label: str, folder: Path, speed: Speed, cores: int) -> tuple[Any, ...]:
+    """What the line says of the jobs of one stage and label."""
+    config = Config(study=study, threads_per_job=2, seeds_per_job=1)
+    plan = unfold(config, STUDIES)
+    tasks = [task for task in make_tasks(plan, config, 0) if task.name.startswith(f"{stage}/{label}-seed")]
+    asked: list[Any] = []
+
+    def measure(*arguments: Any) -> Speed:
+        asked.append(arguments)
+        return speed
+
+    line = expect(plan, tasks, Artifacts(folder), config, cores=cores, device="cpu", measure=measure)
+    assert line is not None
+    found = LINE.fullmatch(line)
+    assert found is not None, line
+    return (*found.groups(), *asked)
+
+
+def test_the_time_of_an_adversarial_training(tmp_path: Path) -> None:
+    """The paper's: 150 epochs of 50 000 images, each an update and 7 steps of the attack, for three seeds."""
+    speed = Speed(updates=1000.0, attack_steps=2000.0)
+    hours = 150 * 50_000 * (1 / 1000 + 7 / 2000) / 3600
+    count, total, cores, name, longest, measured, asked = told(
+        "not-bugs-cifar10", "model", "cifar10-adversarial", tmp_path, speed, 4
+    )
+    assert (count, cores) == ("3", "4")
+    assert name.startswith("model/cifar10-adversarial-seed")
+    # Two of the three at once.
+    assert float(total) == pytest.approx(1.5 * hours, abs=0.1)
+    assert float(longest) == pytest.approx(hours, abs=0.1)
+    assert asked == (Architecture(name="resnet50"), (3, 32, 32), "bfloat16", "cpu", 2)
+    assert "resnet50, bfloat16, 2 threads, 1000 images a second in training, 2000 in each step" in measured
+
+
+def test_several_gpus_share_a_training(tmp_path: Path) -> None:
+    hours = []
+    for name, gpus in (("one", ""), ("four", "\n    gpus_per_training: 4")):
+        (tmp_path / f"{name}.yaml").write_text(
+            (STUDIES / "smoke.yaml").read_text().replace("steps: 2}", f"steps: 2}}\n    epochs: 100000000{gpus}")
+        )
+        config = Config(study=name)
+        plan = unfold(config, tmp_path)
+        tasks = [task for task in make_tasks(plan, config, 1) if task.name.startswith("model/digits-adversarial")]
+        line = expect(
+            plan, tasks, Artifacts(tmp_path), config, cores=8, device="cuda", measure=lambda *_: Speed(100.0, 200.0)
+        )
+        assert line is not None
+        found = LINE.fullmatch(line)
+        assert found is not None, line
+        hours.append(float(found[2]))
+    assert hours[0] == pytest.approx(4 * hours[1], rel=0.01)
+
+
+def test_the_time_of_a_derived_set(tmp_path: Path) -> None:
+    count, total, _, _, longest, *_ = told(
+        "not-bugs-cifar10-fast", "derived", "cifar10-D_R-noise", tmp_path, Speed(1.0, 2000.0), 2
+    )
+    assert count == "1"
+    assert float(total) == float(longest) == pytest.approx(200 * 50_000 / 2000 / 3600, abs=0.1)
+
+
+def test_short_studies_and_finished_jobs_are_not_measured(tmp_path: Path) -> None:
+    def never(*arguments: Any) -> Speed:
+        raise AssertionError(arguments)
+
+    artifacts = Artifacts(tmp_path)
+    for study in ("digits", "digits-full", "theory"):
+        config = Config(study=study, seeds_per_job=8, rows_per_job=4)
+        plan = unfold(config, STUDIES)
+        assert (
+            expect(plan, make_tasks(plan, config, 0), artifacts, config, cores=2, device="cpu", measure=never) is None
+        )
+    config = Config(study="not-bugs-cifar10-fast")
+    plan = unfold(config, STUDIES)
+    tasks = make_tasks(plan, config, 0)
+    for task in tasks:
+        write_json(artifacts.reference(task.name), {}, durable=False)
+    assert expect(plan, tasks, artifacts, config, cores=2, device="cpu", measure=never) is None
+
+
+def test_a_speed_is_measured() -> None:
+    wide, narrow = (
+        measure_speed(Architecture(name="small-cnn", width=width), (1, 8, 8), "float32", "cpu", 1) for width in (256, 4)
+    )
+    assert 0 < wide.updates < narrow.updates
+    assert 0 < wide.attack_steps < narrow.attack_steps
+
+
+def test_a_speed_is_measured_in_another_process(tmp_path: Path) -> None:
+    speed = measure_in_a_process(Architecture(name="small-cnn"), (1, 8, 8), "float32", "cpu", 1)
+    assert min(speed.updates, speed.attack_steps) > 0
+
+
+def test_a_machine_that_cannot_be_measured_says_so(tmp_path: Path) -> None:
+    config = Config(study="not-bugs-cifar10")
+    plan = unfold(config, STUDIES)
+    tasks = make_tasks(plan, config, 0)
+    line = expect(plan, tasks, Artifacts(tmp_path), config, cores=2, device="no-such-device")
+    assert line is not None
+    assert line.startswith(f"{len(tasks)} jobs, some of them long; the speed of this machine could not be measured: ")
+    assert "\n" not in line

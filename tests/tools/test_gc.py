@@ -1,0 +1,115 @@
+"""gc removes neither what others need, nor what is young, nor what a job is making, unless it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robustfeatures.errors import UserError
+from robustfeatures.files import write_json
+from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.store.checkouts import FOLDER, list_checkouts, register
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.sealed import MANIFEST
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools.gc import find_unneeded, studies_with_results
+from tests.conftest import Workspace
+from tests.faults.test_machines import publish
+
+WEEK = 7 * 24 * 3600.0
+RECIPES: Any = {"model/mine-1": None}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store of payloads that are eight days old."""
+    store = Store(tmp_path / "store")
+    for key in ("mine", "other", "nobody"):
+        publish(store, key)
+        age(store, key)
+    return store
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Artifacts:
+    artifacts = Artifacts(tmp_path / "mine" / "artifacts")
+    write_json(artifacts.reference("model/mine-1"), {"key": "mine", "content": "c", "recipe": {}})
+    return artifacts
+
+
+def age(store: Store, key: str) -> None:
+    moment = time.time() - WEEK - 3600
+    os.utime(store.payload(key) / MANIFEST, (moment, moment))
+
+
+def test_what_another_checkout_needs_stays(store: Store, mine: Artifacts, tmp_path: Path) -> None:
+    plan = Plan(RECIPES, ())
+    register(store.root, tmp_path / "other" / "artifacts", "digits", ["other", "not there any more"])
+    found = find_unneeded([plan], mine, store)
+    assert found.keys(everyone=False) == ["nobody"]
+    assert found.keys(everyone=True) == ["nobody", "other"]
+    (line,) = found.kept()
+    assert line.startswith(f"1 payloads that {tmp_path}/other/artifacts on ")
+    assert "study digits, last seen 20" in line
+    # Another study of this checkout is not kept, as long as it is not named and has no results here.
+    register(store.root, mine.root, "theory", ["nobody"])
+    assert find_unneeded([plan], mine, store).keys(everyone=False) == ["nobody"]
+    # It needs no longer what its last plan did not need.
+    register(store.root, tmp_path / "other" / "artifacts", "digits", [])
+    assert find_unneeded([plan], mine, store).keys(everyone=False) == ["nobody", "other"]
+
+
+def test_what_a_study_with_results_here_uses_stays(store: Store, mine: Artifacts, tmp_path: Path) -> None:
+    studies = tmp_path / "studies"
+    studies.mkdir()
+    for name in ("built", "planned"):
+        (studies / f"{name}.yaml").touch()
+    write_json(mine.root.parent / "built" / "claims.csv", [])
+    (mine.root.parent / "planned").mkdir()
+    write_json(mine.root.parent / "gone" / "claims.csv", [])
+    assert studies_with_results(Artifacts(mine.root), studies) == ["built"]
+    write_json(mine.reference("model/nobody-1"), {"key": "nobody", "content": "c", "recipe": {}})
+    # It is kept as far as it is built.
+    partly: Any = {"model/nobody-1": None, "model/not-built-1": None}
+    found = find_unneeded([Plan(RECIPES, ())], mine, store, with_results=[Plan(partly, ())])
+    assert found.keys(everyone=True) == ["other"]
+    with pytest.raises(UserError, match=r"not-built-1\.json: not built yet"):
+        find_unneeded([Plan(partly, ())], mine, store)
+
+
+def test_the_same_path_on_another_machine_is_another_checkout(store: Store, mine: Artifacts) -> None:
+    register(store.root, mine.root, "digits", ["other"])
+    (path,) = (store.root / FOLDER).glob("*.json")
+    elsewhere = {**json.loads(path.read_text()), "token": "0" * 16}
+    write_json(path.with_name("elsewhere.json"), elsewhere)
+    assert find_unneeded([Plan(RECIPES, ())], mine, store).keys(everyone=False) == ["nobody"]
+
+
+def test_what_is_young_or_being_made_stays(store: Store, mine: Artifacts) -> None:
+    publish(store, "young")
+    with store.lease("nobody"):
+        found = find_unneeded([Plan(RECIPES, ())], mine, store)
+    assert found.keys(everyone=False) == ["other"]
+    assert found.keys(everyone=True) == ["other", "young"]
+    assert list(found.kept()) == ["1 payloads younger than 7 days"]
+
+
+def test_a_damaged_list_is_one_line(store: Store, mine: Artifacts) -> None:
+    register(store.root, mine.root, "digits", [])
+    (path,) = (store.root / FOLDER).glob("*.json")
+    path.write_text("[]")
+    with pytest.raises(UserError, match=rf"{path.name}: damaged; remove it"):
+        find_unneeded([Plan(RECIPES, ())], mine, store)
+
+
+def test_every_plan_is_recorded(built: Workspace) -> None:
+    built.snakemake("-n")
+    checkouts = [one for one in list_checkouts(built.store) if one.is_at(built.folder / "results/artifacts")]
+    (checkout,) = checkouts
+    assert checkout.study == "smoke"
+    assert set(checkout.keys) == set(Store(built.store).payload_keys())

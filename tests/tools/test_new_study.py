@@ -1,0 +1,139 @@
+"""`new`: a study for a folder of images; and what a plan finds in the folder."""
+
+from __future__ import annotations
+
+import shutil
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan import contents
+from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.study import read_study
+from robustfeatures.tools.fetching import fetch
+from robustfeatures.tools.new_study import write_study
+from tests.tools.made import STUDIES
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> Path:
+    folder = tmp_path / "studies"
+    folder.mkdir()
+    for name in ("digits", "cifar10-mini", "at-odds-mnist"):
+        shutil.copy(STUDIES / f"{name}.yaml", folder)
+    return folder
+
+
+def images(folder: Path, classes: int, each: int, shape: tuple[int, ...]) -> Path:
+    random = np.random.default_rng(0)
+    for label in range(classes):
+        (folder / f"class {label}").mkdir(parents=True)
+        for number in range(each):
+            pixels = random.integers(0, 256, shape, dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / f"class {label}" / f"{number}.png")
+    return folder
+
+
+def test_small_grey_images_are_like_the_digits(studies: Path, tmp_path: Path) -> None:
+    folder = images(tmp_path / "grey", 3, 10, (16, 16))
+    lines = list(write_study("mine", folder, studies))
+    assert "30 images of 3 classes, 1 x 16 x 16, as in digits" in lines[0]
+    study, like = read_study(studies / "mine.yaml"), read_study(studies / "digits.yaml")
+    assert study.data is not None
+    assert (study.data.source, study.data.path, study.data.size) == ("folder", str(folder), None)
+    assert study.robustness is not None
+    assert like.robustness is not None
+    # Four times the pixels, twice the length.
+    assert study.robustness.eps == tuple(2 * eps for eps in like.robustness.eps)
+    adversary, before = study.training["adversarial"].adversary, like.training["adversarial"].adversary
+    assert adversary is not None
+    assert before is not None
+    assert (adversary.eps, adversary.step_size) == pytest.approx((2 * before.eps, 2 * before.step_size))
+    assert study.robustness.attacks == like.robustness.attacks
+    # 30 images without a quarter to test and 15 % to validate, and a batch is no larger.
+    assert study.training["standard"].batch_size == 17
+    assert len(unfold(Config(study="mine"), studies).recipes) > 20
+    text = (studies / "mine.yaml").read_text()
+    assert text.startswith((studies / "digits.yaml").read_text().partition("\n")[0])
+    assert '# The classes, with their images: "class 0" (10), "class 1" (10), "class 2" (10).' in text
+    assert str(study.data.sha256) in "".join(fetch(studies / "mine.yaml", tmp_path / "raw"))
+
+
+def test_photographs_of_many_sizes(studies: Path, tmp_path: Path) -> None:
+    folder = images(tmp_path / "colour" / "train", 2, 40, (100, 80, 3)).parent
+    images(folder / "test", 2, 5, (90, 120, 3))
+    list(write_study("mine", folder, studies))
+    study = read_study(studies / "mine.yaml")
+    assert study.data is not None
+    assert (study.data.size, study.data.test, study.data.validation) == (64, None, 0.15)
+    assert study.robustness is not None
+    assert study.robustness.eps == pytest.approx([0.25 * 2, 0.5 * 2])
+    assert sqrt(64 * 64 / (32 * 32)) == 2
+    assert (study.published_setting, study.reduced) == (None, False)
+
+
+def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_path: Path) -> None:
+    folder = images(tmp_path / "grey", 2, 10, (16, 16))
+    before = sorted(studies.iterdir())
+    for arguments, message in (
+        (("digits", folder, studies), "there is such a study already"),
+        (("../up", folder, studies), "study"),
+        (("mine", tmp_path / "nothing", studies), "does not exist"),
+        (("mine", images(tmp_path / "one", 1, 20, (16, 16)), studies), "holds one class, class 0"),
+    ):
+        with pytest.raises(UserError, match=message):
+            list(write_study(*arguments))
+    with pytest.raises(UserError, match="--like: at-odds-mnist has Linf radii"):
+        list(write_study("mine", folder, studies, like="at-odds-mnist"))
+    assert sorted(studies.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        (
+            "{kind: classes, keep: [class 0, klass 1]}",
+            r"operations.0.keep: there is no class 'klass 1' \(did you mean 'cla",
+        ),
+        ("{kind: classes, keep: [class 0]}", "data: holds one class, class 0; a network needs two"),
+        ("{kind: merge, groups: {both: [class 0, class 9]}}", "operations.0.groups.both: there is no class 'class 9'"),
+        ("{kind: relabel, mapping: {class 7: class 0}}", "operations.0.mapping: there is no class 'class 7'"),
+        ("{kind: subset, split: train, samples: 99}", r"operations.0.samples: 99 is more than the \d+ images of train"),
+        (
+            "{kind: listed, path: /dev/null, sha256: abc}",
+            "data.operations.0.sha256: /dev/null has the SHA-256 e3b0c442",
+        ),
+    ],
+)
+def test_a_plan_looks_into_the_folder(studies: Path, tmp_path: Path, operation: str, message: str) -> None:
+    list(write_study("mine", images(tmp_path / "grey", 3, 14, (16, 16)), studies))
+    path = studies / "mine.yaml"
+    path.write_text(path.read_text().replace("  source: folder\n", f"  source: folder\n  operations: [{operation}]\n"))
+    with pytest.raises(UserError, match=message):
+        unfold(Config(study="mine"), studies)
+
+
+def test_a_plan_finds_files_that_have_changed(studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = images(tmp_path / "grey", 2, 12, (16, 16))
+    list(write_study("mine", folder, studies))
+    unfold(Config(study="mine"), studies)
+    (folder / "class 1" / "3.png").unlink()
+    with pytest.raises(UserError, match=r"mine\.yaml: data\.sha256: .*grey has the SHA-256 \w+, not \w+; is"):
+        unfold(Config(study="mine"), studies)
+    # More than a plan can hash is left to the job.
+    monkeypatch.setattr(contents, "MOST_BYTES", 1000)
+    unfold(Config(study="mine"), studies)
+
+
+def test_fetch_finds_a_damaged_image(studies: Path, tmp_path: Path) -> None:
+    folder = images(tmp_path / "grey", 2, 12, (16, 16))
+    damaged = folder / "class 1" / "3.png"
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    list(write_study("mine", folder, studies))
+    with pytest.raises(UserError, match=r"1 of 24 images cannot be read, first class 1/3\.png"):
+        list(fetch(studies / "mine.yaml", tmp_path / "raw"))
