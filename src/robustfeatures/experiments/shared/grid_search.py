@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Need
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SELECTION, TEST = "validation", "D"
-PROBES = (
-    Probe(name=SELECTION, input="data", split="validation", every=AFTER_LAST_EPOCH),
-    Probe(name=TEST, input="original", split="test", every=AFTER_LAST_EPOCH),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +27,24 @@ class Search(Strict):
     """The grid of trainings."""
     data: Name = "D"
     """D, or the name of a copy of it in `other_data`, with a validation split."""
+    chosen_on: Literal["derived", "original"] = "derived"
+    """The validation split that chooses the cell: that of the derived set, as in the paper, or that of D. Appendix D.4
+    finds that the first does not predict the accuracy on D."""
+
+    @property
+    def probes(self) -> tuple[Probe, ...]:
+        """The measurements after the last epoch: on the images that choose, and on the test images."""
+        chosen_on = "data" if self.chosen_on == "derived" else "original"
+        return (
+            Probe(name=SELECTION, input=chosen_on, split="validation", every=AFTER_LAST_EPOCH),
+            Probe(name=TEST, input="original", split="test", every=AFTER_LAST_EPOCH),
+        )
 
 
 def search_needs(
     pieces: Pieces, search: Search, name: str, seed: int, *, architecture: str | None = None
 ) -> list[Need]:
-    """One network per cell of the grid, trained on the named derived set, whose validation split chooses the cell.
+    """One network per cell of the grid, trained on the named derived set.
 
     The needs have the column `cell` and, if it is given, `architecture`, the study's name of another network.
 
@@ -44,7 +52,8 @@ def search_needs(
         UserError: the data have no validation split.
     """
     original = pieces.data(search.data)
-    examples = pieces.derived(name, seed, data=search.data, splits=("train", "validation"))
+    splits = ("train", "validation") if search.chosen_on == "derived" else None
+    examples = pieces.derived(name, seed, data=search.data, splits=splits)
     found = []
     for cell in pieces.grid(search.grid):
         parts = (original.label, architecture, f"on-{name}", cell.name)
@@ -54,7 +63,7 @@ def search_needs(
             seed,
             {"data": examples, "original": original},
             architecture=architecture,
-            probes=PROBES,
+            probes=search.probes,
             seed_offset=DOWNSTREAM_SEED,
         )
         columns = {} if architecture is None else {"architecture": architecture}

@@ -89,7 +89,17 @@ class Pieces:
 
         Probes name inputs. Networks that must not share their initialisation differ in `seed_offset`, which the label
         does not show. If `training` names one of the `models`, it is that network, whatever the seed.
+
+        Raises:
+            UserError: a probe measures a split that its original data set does not have.
         """
+        for probe in probes:
+            probed = inputs[probe.input]
+            if isinstance(probed.parameters, Data) and not has_split(probed.parameters, probe.split):
+                raise UserError(
+                    f"data.{probe.split}: {probed.label} has no {probe.split} split, on which {label} is measured; "
+                    f"give data.{probe.split} a share"
+                )
         if isinstance(training, str) and training in self.study.models:
             return self._pretrained(label, training, inputs["data"], architecture, probes)
         parameters = Model(
