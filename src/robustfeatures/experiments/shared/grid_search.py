@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from robustfeatures.data.settings import Split
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Need
 from robustfeatures.experiments.shared.grid_rows import AFTER_LAST_EPOCH
@@ -52,7 +53,7 @@ def search_needs(
         UserError: the data have no validation split.
     """
     original = pieces.data(search.data)
-    splits = ("train", "validation") if search.chosen_on == "derived" else None
+    splits: tuple[Split, ...] | None = ("train", "validation") if search.chosen_on == "derived" else None
     examples = pieces.derived(name, seed, data=search.data, splits=splits)
     found = []
     for cell in pieces.grid(search.grid):
