@@ -1,4 +1,4 @@
-"""C1 to C7: their needs, and their tables, figures and claims from known rows."""
+"""C1 to C6: their needs, and their tables, figures and claims from known rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import robustfeatures.experiments.c1_training_set_size as c1
 import robustfeatures.experiments.c2_training_radius as c2
@@ -18,25 +17,21 @@ import robustfeatures.experiments.c3_half_half_training as c3
 import robustfeatures.experiments.c4_loss_gradients as c4
 import robustfeatures.experiments.c5_large_radius_examples as c5
 import robustfeatures.experiments.c6_interpolations as c6
-import robustfeatures.experiments.c7_linear_classifiers as c7
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.perception import choose_images, colour_blue_to_yellow
-from robustfeatures.experiments.shared.sweeps import find_crossing, geometric_interval, rank_correlation
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.report.building import read_published
 from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.study import Study
-from robustfeatures.training.settings import Model, Training
+from robustfeatures.training.settings import Model
 from tests.conftest import REPOSITORY
+from tests.experiments.known_rows import SEEDS, jitter, results, verdicts, with_published
 
 STUDIES = REPOSITORY / "workflow" / "studies"
-SEEDS = (0, 1, 2)
-NOTHING = pd.DataFrame()
 NETWORKS = {"standard": 0.0, "l2": 0.2, "linf": 0.3}
 ENLARGED: dict[str, Any] = {
     "eps": {"l2": 1.0, "linf": 0.1},
@@ -45,38 +40,6 @@ ENLARGED: dict[str, Any] = {
     "shown": 3,
     "large_eps": {"l2": 3.0, "linf": 0.5},
 }
-
-
-def results(settings: Any, **found: Any) -> Results:
-    frames = {"evaluations": NOTHING, "histories": NOTHING, "measurements": NOTHING, "payloads": {}}
-    return Results(**{**frames, **found}, settings=settings)
-
-
-def verdicts(claims: Sequence[Claim]) -> list[str]:
-    return [str(claim.judge()["verdict"]) for claim in claims]
-
-
-def jitter(seed: int) -> float:
-    """A little spread, so that intervals have a width."""
-    return 0.1 * (seed - 1)
-
-
-def test_where_a_gain_ends() -> None:
-    sizes = [10.0, 100.0, 1000.0]
-    assert find_crossing(sizes, [1.0, 1.0, -1.0]) == pytest.approx(100 * 10**0.5)
-    assert find_crossing(sizes, [3.0, -1.0, -5.0]) == pytest.approx(10**1.75)
-    assert find_crossing(sizes, [1.0, -1.0, 0.0]) == pytest.approx(10**1.5)
-    # The last turn is the one that counts.
-    assert find_crossing([*sizes, 1e4], [1.0, -1.0, 2.0, -2.0]) == pytest.approx(10**3.5)
-    for never in ([-1.0, -1.0, -1.0], [1.0, 1.0, 1.0], [1.0, -1.0, 1.0]):
-        assert np.isnan(find_crossing(sizes, never))
-
-
-def test_the_interval_of_a_size_is_that_of_its_logarithm() -> None:
-    values = [10.0, 100.0, 1000.0]
-    half = stats.t.ppf(0.975, 2) / 3**0.5
-    assert geometric_interval([*values, float("nan")]) == pytest.approx((100, 10 ** (2 - half), 10 ** (2 + half)))
-    assert np.isnan(geometric_interval([10.0, float("nan")])).all()
 
 
 @pytest.fixture
@@ -208,11 +171,6 @@ def test_c2_asks_for_a_steady_decline(accuracies: list[float], expected: list[st
     assert [axes.get_title() for axes in c2.figure(found).axes] == ["Linf"]
 
 
-def test_the_rank_correlation_is_scipys_and_a_constant_has_none() -> None:
-    assert rank_correlation([0, 1, 2, 3], [99.31, 99.36, 98.99, 97.37]) == pytest.approx(-0.8)
-    assert rank_correlation([0, 1, 2], [5, 5, 5]) == 0
-
-
 @pytest.mark.parametrize("setting", ["MNIST", "CIFAR-10"])
 def test_c1_and_c2_hold_on_the_numbers_of_table_4(payload: Callable[..., Path], setting: str) -> None:
     """Its columns of accuracy on clean images after standard and after robust training, by radius."""
@@ -231,19 +189,6 @@ def test_c1_and_c2_hold_on_the_numbers_of_table_4(payload: Callable[..., Path], 
     of_sizes = replace(found, settings=settings, payloads={("D", 0): payload("D", "train")})
     lowered = [claim for claim in c1.claims(of_sizes) if claim.sentence.startswith("With all training images")]
     assert verdicts(lowered) == ["held"] * 2
-
-
-def published(experiment: Any, setting: str, settings: Any, **found: Any) -> Results:
-    printed = read_published(experiment, setting)
-    assert printed is not None
-    return results(
-        settings,
-        **found,
-        published=pd.DataFrame(printed["rows"]),
-        published_source=printed["source"],
-        published_setting=printed["setting"],
-        comparable=printed["setting"] == setting,
-    )
 
 
 RADII: dict[str, dict[str, tuple[float, ...]]] = {
@@ -268,7 +213,7 @@ def test_c3_sets_every_cell_of_table_4_beside_its_own(setting: str) -> None:
     ]
     evaluations = pd.DataFrame(rows).drop(columns="under")
     settings = c3.Settings(eps=RADII[setting])  # type: ignore[arg-type]
-    found = published(c3.EXPERIMENT, setting, settings, evaluations=evaluations)
+    found = with_published(c3.EXPERIMENT, setting, settings, evaluations=evaluations)
     table = c3.table(found)
     assert len(table) == 2 * 3 * 3 * 2
     assert list(table["difference_accuracy"]) == pytest.approx([0.0] * 36, abs=1e-9)
@@ -360,98 +305,6 @@ def test_c6(payload: Callable[..., Path]) -> None:
         c6.needs(Pieces(Study(title="t", seeds=(0,), experiments={})), missing)
 
 
-# Clean accuracy, and accuracy under the attack that is clipped and that is not, by training, solver and pixels.
-Accuracies = Mapping[tuple[str, str, int], tuple[float, float, float]]
-UNCLIPPED = "adversarial, not clipped"
-INVENTED: Accuracies = {
-    ("standard", c7.TRAINED, 2): (98.0, 10.0, 5.0),
-    ("adversarial", c7.TRAINED, 2): (94.0, 75.0, 60.0),
-    ("standard", c7.EXACT, 1): (90.0, 80.0, 78.0),
-    ("standard", c7.EXACT, 2): (98.5, 9.0, 4.0),
-    ("adversarial", c7.EXACT, 2): (94.5, 76.0, 61.0),
-    (UNCLIPPED, c7.EXACT, 2): (92.0, 74.0, 70.0),
-}
-
-
-def linear_rows(accuracies: Accuracies = INVENTED, *, l1_norms: tuple[float, float] = (4.0, 1.0)) -> pd.DataFrame:
-    """Two pixels, of which the second is weakly correlated: standard training uses both, adversarial the first.
-
-    Adversarial training that is clipped keeps a twentieth of its weight there. `l1_norms`: standard, adversarial.
-    """
-    shares = {"standard": (0.25, 0.75), "adversarial": (0.95, 0.05), UNCLIPPED: (1.0, 0.0)}
-    rows = []
-    for (training, solver, pixels), found in accuracies.items():
-        l1_norm = l1_norms[training != "standard"]
-        for seed in SEEDS if solver == c7.TRAINED else SEEDS[:1]:
-            common = {"row": solver, "seed": seed, "training": training, "solver": solver, "pixels": pixels}
-            for split in ("train", "test"):
-                for attack, value in zip(("none", "clipped", "not clipped"), found, strict=True):
-                    radius = 0.0 if attack == "none" else 0.2
-                    measured = {"quantity": "accuracy", "split": split, "eps": radius, "attack": attack}
-                    rows.append({**common, **measured, "value": (value + jitter(seed)) / 100, "pixel": -1})
-            about = {"split": "train", "eps": 0.0, "attack": ""}
-            for quantity in ("l1_norm", "objective"):
-                value = l1_norm + jitter(seed)
-                rows.append({**common, **about, "quantity": quantity, "value": value, "pixel": -1})
-            for pixel, share in enumerate(shares[training]):
-                rows.append({**common, **about, "quantity": "weight", "value": l1_norm * share, "pixel": pixel})
-    for pixel, value in enumerate((0.5, 0.1)):
-        known = {"row": c7.EXACT, "seed": 0, "training": "", "solver": "", "pixels": 2, "quantity": "correlation"}
-        rows.append({**known, "split": "train", "eps": 0.0, "attack": "", "value": value, "pixel": pixel})
-    return pd.DataFrame(rows)
-
-
-LINEAR = c7.Settings(data="two", architecture="linear", training="linear", eps=0.2, fractions=(0.5,))
-
-
-def test_c7() -> None:
-    found = published(c7.EXPERIMENT, "MNIST", LINEAR, measurements=linear_rows())
-    table = c7.table(found)
-    assert len(table) == 5 * 2 * 3
-    printed = table[table["solver"] == c7.TRAINED].set_index(["training", "split", "attack"])
-    assert printed.loc[("standard", "test", "clipped"), "difference_accuracy"] == pytest.approx(10.0 - 14.95)
-    assert printed.loc[("adversarial", "train", "none"), "published_l1_norm"] == 13.69
-    assert printed["published_accuracy"].notna().sum() == 8
-    assert table[table["solver"] == c7.EXACT]["published_accuracy"].isna().all()
-    claims = c7.claims(found)
-    clipped, unclipped = claims[:8], claims[8:]
-    # Clipped, the robust classifier keeps five percent of its weight on the weak pixel.
-    assert verdicts(clipped) == ["held"] * 4 + ["contradicted"] + ["held"] * 3
-    assert verdicts(unclipped) == ["held"] * 8
-    assert [{claim.setting for claim in part} for part in (clipped, unclipped)] == [
-        {"adversary clipped to [0, 1]"},
-        {"adversary not clipped"},
-    ]
-    assert list(clipped[3].values) == pytest.approx([70.0] * 3)
-    assert list(clipped[4].values) == pytest.approx([-4.0] * 3)
-    assert list(unclipped[4].values) == pytest.approx([1.0] * 3)
-    assert list(clipped[7].values) == pytest.approx([80.0 - 75.0 - jitter(seed) - 0.1 for seed in SEEDS])
-    assert list(unclipped[7].values) == pytest.approx([78.0 - 70.0] * 3)
-    assert len(c7.figure(found).axes) == 6
-
-
-def test_c7_holds_on_the_numbers_of_table_5() -> None:
-    """Standard and adversarial training as printed, whichever adversary the paper's is."""
-    printed = read_published(c7.EXPERIMENT, "MNIST")
-    assert printed is not None
-    tested = pd.DataFrame(printed["rows"]).query("split == 'test'").set_index(["training", "attack"])
-    trainings = ("standard", "adversarial")
-    standard, adversarial = (
-        (row["none"], row["clipped"], row["clipped"])
-        for row in (tested.loc[training]["accuracy"] for training in trainings)
-    )
-    measured = linear_rows(
-        {**INVENTED, ("standard", c7.TRAINED, 2): standard}
-        | {("adversarial", c7.TRAINED, 2): adversarial, (UNCLIPPED, c7.EXACT, 2): adversarial},
-        l1_norms=tuple(tested.loc[training]["l1_norm"].iloc[0] for training in trainings),  # type: ignore[arg-type]
-    )
-    claims = [claim for claim in c7.claims(results(LINEAR, measurements=measured)) if claim.source.endswith("Table 5")]
-    assert verdicts(claims) == ["held"] * 6
-    assert claims[0].values[1] == pytest.approx(92.10 - 70.05)
-    assert claims[1].values[1] == pytest.approx(74.65 - 14.95)
-    assert claims[2].values[1] == pytest.approx(100 * (1 - 13.69 / 41.08))
-
-
 @pytest.mark.parametrize(
     ("study", "eps"),
     [
@@ -478,11 +331,3 @@ def test_studies_train_at_the_radii_of_table_4(study: str, eps: set[float]) -> N
     shown = {view.parts[0].experiment.id for view in plan.views if view.kind == "figure"}
     assert {"C1", "C2", "C3", "C4", "C5", "C6"} <= shown
     assert ("C7" in shown) == (study in ("at-odds-mnist", "digits-full"))
-
-
-def test_c7_needs_weight_decay() -> None:
-    training = Training(epochs=1, batch_size=1, learning_rate=0.1)
-    study = Study(title="t", seeds=(0,), experiments={}, training={"plain": training})
-    settings = c7.Settings(data="two", architecture="linear", training="plain", eps=0.2, fractions=(0.5,))
-    with pytest.raises(UserError, match=r"training\.plain\.weight_decay: must be above 0"):
-        c7.needs(Pieces(study), settings)

@@ -1,11 +1,10 @@
-"""A1 to A11 and the controls: their needs, their tables and claims from known rows, and from the paper's numbers."""
+"""A1 to A11: their needs, their tables and claims from known rows, and from the paper's numbers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
@@ -19,16 +18,10 @@ import robustfeatures.experiments.a7_relabelled_test_set as a7
 import robustfeatures.experiments.a8_fresh_test_set as a8
 import robustfeatures.experiments.a9_restricted_imagenet as a9
 import robustfeatures.experiments.a11_other_architectures as a11
-import robustfeatures.experiments.x1_robust_feature_leakage as x1
-import robustfeatures.experiments.x2_learning_from_errors as x2
 import robustfeatures.experiments.x4_intervals as x4
-import robustfeatures.experiments.x5_attack_success as x5
 from robustfeatures.attacks.evaluating.settings import PGD, AutoAttack, Noise
-from robustfeatures.derived.settings import Misclassified
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Results
-from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.grid_search import SELECTION, TEST, Search
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.report.building import describe_attacks
@@ -38,32 +31,12 @@ from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.study import Study, read_study
 from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY
-
-SEEDS = (0, 1, 2)
-NOTHING = pd.DataFrame()
+from tests.experiments.known_rows import SEEDS, jitter, make_evaluations, published_rows, results, verdicts
 
 
 @pytest.fixture
 def study() -> Study:
     return read_study(REPOSITORY / "workflow" / "studies" / "digits-full.yaml")
-
-
-def results(
-    settings: Any = None,
-    evaluations: pd.DataFrame = NOTHING,
-    histories: pd.DataFrame = NOTHING,
-    measurements: pd.DataFrame = NOTHING,
-) -> Results:
-    return Results(evaluations, histories, measurements, payloads={}, settings=settings)
-
-
-def verdicts(claims: list[Claim]) -> list[str]:
-    return [str(claim.judge()["verdict"]) for claim in claims]
-
-
-def jitter(seed: int) -> float:
-    """A little spread, so that intervals have a width."""
-    return 0.1 * (seed - 1)
 
 
 ACCURACY = {"own": 40.0, "b": 30.0, "c": 35.0, "d": 10.0}
@@ -152,16 +125,6 @@ def test_a3_says_what_it_cannot_carry(study: Study, names: Any, changes: dict[st
         a3.needs(Pieces(study), a3.Settings(architectures=names, **changes))
 
 
-def make_evaluations(values: dict[tuple[str, ...], float], columns: tuple[str, ...], **fixed: Any) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {**dict(zip(columns, key, strict=True)), "seed": seed, "accuracy": value + jitter(seed), **fixed}
-            for key, value in values.items()
-            for seed in SEEDS
-        ]
-    )
-
-
 def test_a4_splits_the_loss_of_robustness_in_two(study: Study) -> None:
     values = {
         (name, test_set, eps): accuracy - 20 * (eps == 0.5)
@@ -169,7 +132,7 @@ def test_a4_splits_the_loss_of_robustness_in_two(study: Study) -> None:
         for test_set, accuracy in zip(a4.TEST_SETS, (77.0, 62.0, 48.0 if name == "D_R-noise" else 70.0), strict=True)
         for eps in (0.0, 0.25, 0.5)
     }
-    given = results(evaluations=make_evaluations(values, ("row", "test_set", "eps")))  # type: ignore[arg-type]
+    given = results(evaluations=make_evaluations(values, ("row", "test_set", "eps")))
     claims = a4.claims(given)
     assert [claim.judge()["value"] for claim in claims] == [15.0, -8.0, 15.0, 14.0]
     assert verdicts(claims) == ["held", "contradicted", "held", "held"]
@@ -222,7 +185,7 @@ def test_a8_names_what_it_tests_on(study: Study) -> None:
     sets = ("D validation", "D test (as in A2)")
     values = {(row, test_set): 30.0 for row in ("D", *a8.DERIVED_SETS) for test_set in sets}
     values["D_det", sets[1]] = 9.0
-    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, classes=10)  # type: ignore[arg-type]
+    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, classes=10)
     claims = a8.claims(results(settings, rows))
     assert verdicts(claims) == ["held", "contradicted"]
     assert all(claim.control for claim in claims)
@@ -244,7 +207,7 @@ def test_a8_compares_with_the_line_through_models_of_d(study: Study) -> None:
     fresh = {**{row: 1.7 * accuracy - 70 for row, accuracy in on_d.items()}, "D_rand": 55.0, "D_det": 44.0}
     values = {(row, "D test"): accuracy for row, accuracy in used.items()}
     values |= {(row, "CIFAR-10.1"): accuracy for row, accuracy in fresh.items()}
-    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, classes=10)  # type: ignore[arg-type]
+    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, classes=10)
     given = results(settings, rows)
     claims = a8.claims(given)
     expected = [45.0, 34.0, 55 - (1.7 * 63.3 - 70), 44 - (1.7 * 43.7 - 70)]
@@ -270,7 +233,7 @@ def test_a11_judges_each_architecture_by_itself() -> None:
         for architecture in settings.architectures
         for eps in (0.0, 0.25)
     }
-    rows = make_evaluations(values, ("row", "architecture", "eps"))  # type: ignore[arg-type]
+    rows = make_evaluations(values, ("row", "architecture", "eps"))
     claims = a11.claims(results(settings, rows))
     assert [claim.judge()["value"] for claim in claims] == [35.0, 4.0, 4.5, -1.0, 1.0, 4.1]
     assert verdicts(claims) == ["held", "held", "held", "contradicted", "held", "held"]
@@ -280,41 +243,28 @@ def test_a11_judges_each_architecture_by_itself() -> None:
     assert verdicts(none)[1] == "held"
 
 
-def published(experiment: str, setting: str = "CIFAR-10", **fixed: Any) -> pd.DataFrame:
-    """The rows that the paper prints, for each of three seeds with a little spread."""
-    entries = read_yaml(PUBLISHED / "not-bugs-2019.yaml")[experiment]
-    (rows,) = (entry["rows"] for entry in entries if entry["setting"] == setting)
-    return pd.DataFrame(
-        [{**row, "seed": seed, "accuracy": row["accuracy"] + jitter(seed), **fixed} for row in rows for seed in SEEDS]
-    )
-
-
 def test_claims_hold_on_the_numbers_of_their_paper() -> None:
     clean = {"label_shift": 0, "classes": 10}
-    assert set(verdicts(a1.claims(results(evaluations=published("A1"))))) == {"held"}
+    assert set(verdicts(a1.claims(results(evaluations=published_rows("A1"))))) == {"held"}
     # The same at the radius where the paper has 0.0 three times; only D_R's claims have a difference to find.
-    larger = published("A1")
+    larger = published_rows("A1")
     larger = larger[larger["eps"] != 0.25]
     assert set(verdicts(a1.claims(results(evaluations=larger)))) == {"held"}
-    assert verdicts(a2.claims(results(a2.Settings(), published("A2", **clean)))) == ["held"] * 5
-    imagenet = published("A2", "Restricted ImageNet", label_shift=0, classes=9)
+    assert verdicts(a2.claims(results(a2.Settings(), published_rows("A2", **clean)))) == ["held"] * 5
+    imagenet = published_rows("A2", "Restricted ImageNet", label_shift=0, classes=9)
     robust = imagenet[imagenet["row"] != "D"].assign(accuracy=20.0)
     both = pd.concat([imagenet, robust.assign(row=robust["row"] + "-robust")])
     assert verdicts(a2.claims(results(a2.Settings(), both)))[:3] == ["held"] * 3
     (table8,) = (entry["rows"] for entry in read_yaml(PUBLISHED / "not-bugs-2019.yaml")["A4"])
     values = {(name, row["test_set"], 0.25): row["accuracy"] for name in a4.DERIVED_SETS for row in table8}
     assert (
-        verdicts(a4.claims(results(evaluations=make_evaluations(values, ("row", "test_set", "eps")))))
-        == [  # type: ignore[arg-type]
-            "held"
-        ]
-        * 4
+        verdicts(a4.claims(results(evaluations=make_evaluations(values, ("row", "test_set", "eps"))))) == ["held"] * 4
     )
-    relabelled = published("A7")
+    relabelled = published_rows("A7")
     shifts = relabelled["test_set"].map({"D": 0, "relabelled D": 1})
     assert verdicts(a7.claims(results(evaluations=relabelled.assign(label_shift=shifts)))) == ["held"] * 2
     fresh = a8.Settings(fresh=a8.Sample(data="CIFAR-10.1"))
-    assert verdicts(a8.claims(results(fresh, published("A8", **clean)))) == ["held"] * 2
+    assert verdicts(a8.claims(results(fresh, published_rows("A8", **clean)))) == ["held"] * 2
 
 
 def test_a9_judges_at_the_radius_of_the_figure_and_of_the_training() -> None:
@@ -323,7 +273,7 @@ def test_a9_judges_at_the_radius_of_the_figure_and_of_the_training() -> None:
         for row, accuracy in (("standard", 40.0), ("adversarial", 90.0), ("D_R-images", 60.0))
         for eps in (0.0, 0.5, 1.5, 3.0)
     }
-    claims = a9.claims(results(evaluations=make_evaluations(values, ("row", "eps"))))  # type: ignore[arg-type]
+    claims = a9.claims(results(evaluations=make_evaluations(values, ("row", "eps"))))
     assert [claim.setting for claim in claims] == ["eps 0.5", "eps 3"] * 2
     assert len({claim.sentence for claim in claims}) == 2
     assert verdicts(claims) == ["held"] * 4
@@ -385,145 +335,3 @@ def test_attacks_of_two_norms_are_both_named(study: Study) -> None:
     clean = pieces.evaluation(model, eps=(0.0,))
     assert describe_attacks(recipe.record() for recipe in recipes) == ("eps", "L2 and Linf PGD and random noise")
     assert describe_attacks([clean.record()]) == ("eps", "attack")
-
-
-def test_the_grid_of_the_appendix_is_planned_and_chosen_on_validation_data() -> None:
-    """Appendix C.2: three rates, two batch sizes, drop or none, augmentation or none."""
-    full = read_study(REPOSITORY / "workflow" / "studies" / "not-bugs-cifar10.yaml")
-    full = replace(full, seeds=(0,))
-    search = Search(grid="hyperparameters", data="with-validation")
-    pieces = Pieces(full)
-    needs = a2.needs(pieces, a2.Settings(search=search))
-    searched = [need for need in needs if "cell" in need.columns]
-    assert len(searched) == 24 * 4
-    cells = {cell.name: cell.training for cell in pieces.grid("hyperparameters")}
-    assert {
-        (each.learning_rate, each.batch_size, bool(each.milestones), each.augmentation is not None)
-        for each in cells.values()
-    } == {
-        (rate, batch, drop, augmented)
-        for rate in (0.1, 0.05, 0.01)
-        for batch in (128, 256)
-        for drop in (True, False)
-        for augmented in (True, False)
-    }
-    # Table 3 chose cells of the grid, and they are what the study trains without a search.
-    for name in ("D_rand", "D_det", "D_R-images", "D_NR-images"):
-        assert full.training[full.derived[name].training] in cells.values()
-    assert [need for need in needs if "cell" not in need.columns] == a2.needs(pieces, a2.Settings())
-    probes = {probe.name: probe for probe in searched[0].recipe.parameters.probes}  # type: ignore[union-attr]
-    assert (probes[SELECTION].input, probes[SELECTION].split) == ("data", "validation")
-    assert searched[0].recipe.inputs["data"].parameters.splits == ("train", "validation")  # type: ignore[union-attr]
-    with pytest.raises(UserError, match=r"splits: data has no validation split"):
-        a2.needs(pieces, a2.Settings(search=Search(grid="hyperparameters")))
-    on_original = a2.needs(pieces, a2.Settings(search=replace(search, chosen_on="original")))[-1].recipe
-    probes = {probe.name: probe for probe in on_original.parameters.probes}  # type: ignore[union-attr]
-    assert (probes[SELECTION].input, probes[SELECTION].split) == ("original", "validation")
-    assert on_original.inputs["data"].parameters.splits == ("train",)  # type: ignore[union-attr]
-    with pytest.raises(UserError, match=r"data\.validation: cifar10 has no validation split"):
-        a2.needs(pieces, a2.Settings(search=Search(grid="hyperparameters", chosen_on="original")))
-    others = a11.needs(pieces, a11.Settings(architectures=("vgg16",), search=search))
-    evaluated = [need for need in others if "cell" in need.columns and need.recipe.stage.name == "evaluation"]
-    assert len(evaluated) == 24 * 2
-    assert {need.recipe.inputs["model"].parameters.architecture.name for need in evaluated} == {"vgg16"}  # type: ignore[union-attr]
-
-
-def test_a2_shows_the_cell_that_validation_data_choose() -> None:
-    """Cell b is better on validation data, cell a on the test images."""
-    accuracy = {("a", SELECTION): 50.0, ("a", TEST): 60.0, ("b", SELECTION): 70.0, ("b", TEST): 40.0}
-    histories = pd.DataFrame(
-        [
-            {"row": "D_rand", "seed": seed, "cell": cell, "probe": probe, "accuracy": value + jitter(seed)}
-            for (cell, probe), value in accuracy.items()
-            for seed in SEEDS
-        ]
-    )
-    settings = a2.Settings(search=Search(grid="g"))
-    given = results(settings, published("A2", label_shift=0, classes=10), histories)
-    table = a2.table(given).set_index("row")["accuracy"]
-    assert table["D_rand"] == 63.3
-    assert table["D_rand, best of the grid: b"] == 40
-    assert "D_rand, best of the grid: a" not in table.index
-
-
-def test_a11_shows_the_cell_that_validation_data_choose() -> None:
-    cells = {"a": (50.0, 60.0), "b": (70.0, 40.0)}
-    histories = pd.DataFrame(
-        [
-            {"row": "D_R-images", "architecture": "wide", "seed": seed, "cell": cell, "probe": SELECTION}
-            | {"accuracy": values[0] + jitter(seed)}
-            for cell, values in cells.items()
-            for seed in SEEDS
-        ]
-    )
-    own = {(row, "wide", eps): 80.0 for row in ("D", *a11.DERIVED_SETS) for eps in (0.0, 0.25)}
-    searched = {("D_R-images", "wide", eps, cell): values[1] for cell, values in cells.items() for eps in (0.0, 0.25)}
-    rows = [
-        make_evaluations(own, ("row", "architecture", "eps")),  # type: ignore[arg-type]
-        make_evaluations(searched, ("row", "architecture", "eps", "cell")),  # type: ignore[arg-type]
-    ]
-    settings = a11.Settings(architectures=("wide",), search=Search(grid="g"))
-    given = results(settings, pd.concat(rows, ignore_index=True), histories)
-    table = a11.table(given).set_index(["row", "eps"])["accuracy"]
-    assert table["D_R-images", 0.25] == 80
-    assert table["D_R-images, best of the grid: b", 0.25] == 40
-    assert len(table) == 8
-    assert len(a11.claims(given)[0].values) == len(SEEDS)
-
-
-def test_x1_takes_chance_from_what_leaks() -> None:
-    linear = {"D": 90.0, "D_rand": 30.0, "D_det": 4.0}
-    measurements = pd.DataFrame(
-        [
-            {"row": x1.LINEAR, "seed": seed, "trained_on": name, "accuracy": (value + jitter(seed)) / 100}
-            | {"usefulness": 0.2 + 0.01 * seed, "stable": (70.0 + seed) / 100}
-            for name, value in linear.items()
-            for seed in SEEDS
-        ]
-    )
-    networks = {("D",): 99.0, ("D_rand",): 46.0, ("D_det",): 40.0}
-    evaluations = make_evaluations(networks, ("row",), eps=0.0, label_shift=0, classes=10)  # type: ignore[arg-type]
-    given = results(x1.Settings(), evaluations, measurements=measurements)
-    claims = x1.claims(given)
-    assert [claim.judge()["value"] for claim in claims] == [20.0, 6.0, -2.0, -9.0, 0.21]
-    assert verdicts(claims) == ["held", "held", "contradicted", "contradicted", "held"]
-    assert all(claim.control for claim in claims)
-    table = x1.table(given).set_index(["row", "features"])["accuracy"]
-    assert table["D_rand", x1.LINEAR] == 30
-    assert table["D_rand", x1.NETWORK] == 46
-
-
-def test_x2_learns_from_errors_alone(study: Study) -> None:
-    settings = x2.Settings(source="stopped-early", training="downstream", architecture="narrow-cnn")
-    needs = {need.row: need.recipe for need in x2.needs(Pieces(study), settings) if need.seed == 1}
-    weak, learned = (needs[row].inputs["model"] for row in (x2.WEAK, x2.ERRORS))
-    errors = learned.inputs["data"]
-    assert errors.parameters.method == Misclassified(kind="errors")  # type: ignore[union-attr]
-    assert errors.inputs["source"] is weak
-    assert learned.parameters.architecture == weak.parameters.architecture  # type: ignore[union-attr]
-    assert learned.parameters.seed != weak.parameters.seed  # type: ignore[union-attr]
-
-
-def test_x5_counts_only_images_with_another_target() -> None:
-    rows = [
-        {"row": row, "seed": seed, "augmentation": augmentation, "images": 1000, "targeted": targeted}
-        | {"reached": reached + seed - 1, "kept": kept + seed - 1}
-        for row, targeted, reached, kept in (
-            ("D_rand", 900, 891, 100),
-            ("D_det", 1000, 800, 150),
-            ("D_rand-robust", 900, 100, 700),
-            ("D_det-robust", 1000, 600, 400),
-            ("D", 0, 0, 990),
-        )
-        for augmentation in ("none", "augmented")
-        for seed in SEEDS
-    ]
-    given = results(x5.Settings(), measurements=pd.DataFrame(rows))
-    claims = x5.claims(given)
-    assert [claim.judge()["value"] for claim in claims] == [9.0, 9.0, -10.0, -10.0, 20.0, -10.0]
-    assert verdicts(claims) == ["held", "held", "contradicted", "contradicted", "held", "contradicted"]
-    assert all(claim.control for claim in claims)
-    table = x5.table(given).set_index(["row", "augmentation"])
-    assert table.loc[("D_rand", "none"), "success"] == 99
-    assert np.isnan(table.loc[("D", "none"), "success"])
-    assert table.loc[("D", "none"), "kept"] == 99

@@ -1,0 +1,115 @@
+"""C7: its needs, and its table, figure and claims from known rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+import pytest
+
+import robustfeatures.experiments.c7_linear_classifiers as c7
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.report.building import read_published
+from robustfeatures.pipeline.study.study import Study
+from robustfeatures.training.settings import Training
+from tests.experiments.known_rows import SEEDS, jitter, results, verdicts, with_published
+
+# Clean accuracy, and accuracy under the attack that is clipped and that is not, by training, solver and pixels.
+Accuracies = Mapping[tuple[str, str, int], tuple[float, float, float]]
+UNCLIPPED = "adversarial, not clipped"
+INVENTED: Accuracies = {
+    ("standard", c7.TRAINED, 2): (98.0, 10.0, 5.0),
+    ("adversarial", c7.TRAINED, 2): (94.0, 75.0, 60.0),
+    ("standard", c7.EXACT, 1): (90.0, 80.0, 78.0),
+    ("standard", c7.EXACT, 2): (98.5, 9.0, 4.0),
+    ("adversarial", c7.EXACT, 2): (94.5, 76.0, 61.0),
+    (UNCLIPPED, c7.EXACT, 2): (92.0, 74.0, 70.0),
+}
+
+
+def linear_rows(accuracies: Accuracies = INVENTED, *, l1_norms: tuple[float, float] = (4.0, 1.0)) -> pd.DataFrame:
+    """Two pixels, of which the second is weakly correlated: standard training uses both, adversarial the first.
+
+    Adversarial training that is clipped keeps a twentieth of its weight there. `l1_norms`: standard, adversarial.
+    """
+    shares = {"standard": (0.25, 0.75), "adversarial": (0.95, 0.05), UNCLIPPED: (1.0, 0.0)}
+    rows = []
+    for (training, solver, pixels), found in accuracies.items():
+        l1_norm = l1_norms[training != "standard"]
+        for seed in SEEDS if solver == c7.TRAINED else SEEDS[:1]:
+            common = {"row": solver, "seed": seed, "training": training, "solver": solver, "pixels": pixels}
+            for split in ("train", "test"):
+                for attack, value in zip(("none", "clipped", "not clipped"), found, strict=True):
+                    radius = 0.0 if attack == "none" else 0.2
+                    measured = {"quantity": "accuracy", "split": split, "eps": radius, "attack": attack}
+                    rows.append({**common, **measured, "value": (value + jitter(seed)) / 100, "pixel": -1})
+            about = {"split": "train", "eps": 0.0, "attack": ""}
+            for quantity in ("l1_norm", "objective"):
+                value = l1_norm + jitter(seed)
+                rows.append({**common, **about, "quantity": quantity, "value": value, "pixel": -1})
+            for pixel, share in enumerate(shares[training]):
+                rows.append({**common, **about, "quantity": "weight", "value": l1_norm * share, "pixel": pixel})
+    for pixel, value in enumerate((0.5, 0.1)):
+        known = {"row": c7.EXACT, "seed": 0, "training": "", "solver": "", "pixels": 2, "quantity": "correlation"}
+        rows.append({**known, "split": "train", "eps": 0.0, "attack": "", "value": value, "pixel": pixel})
+    return pd.DataFrame(rows)
+
+
+LINEAR = c7.Settings(data="two", architecture="linear", training="linear", eps=0.2, fractions=(0.5,))
+
+
+def test_c7() -> None:
+    found = with_published(c7.EXPERIMENT, "MNIST", LINEAR, measurements=linear_rows())
+    table = c7.table(found)
+    assert len(table) == 5 * 2 * 3
+    printed = table[table["solver"] == c7.TRAINED].set_index(["training", "split", "attack"])
+    assert printed.loc[("standard", "test", "clipped"), "difference_accuracy"] == pytest.approx(10.0 - 14.95)
+    assert printed.loc[("adversarial", "train", "none"), "published_l1_norm"] == 13.69
+    assert printed["published_accuracy"].notna().sum() == 8
+    assert table[table["solver"] == c7.EXACT]["published_accuracy"].isna().all()
+    claims = c7.claims(found)
+    clipped, unclipped = claims[:8], claims[8:]
+    # Clipped, the robust classifier keeps five percent of its weight on the weak pixel.
+    assert verdicts(clipped) == ["held"] * 4 + ["contradicted"] + ["held"] * 3
+    assert verdicts(unclipped) == ["held"] * 8
+    assert [{claim.setting for claim in part} for part in (clipped, unclipped)] == [
+        {"adversary clipped to [0, 1]"},
+        {"adversary not clipped"},
+    ]
+    assert list(clipped[3].values) == pytest.approx([70.0] * 3)
+    assert list(clipped[4].values) == pytest.approx([-4.0] * 3)
+    assert list(unclipped[4].values) == pytest.approx([1.0] * 3)
+    assert list(clipped[7].values) == pytest.approx([80.0 - 75.0 - jitter(seed) - 0.1 for seed in SEEDS])
+    assert list(unclipped[7].values) == pytest.approx([78.0 - 70.0] * 3)
+    assert len(c7.figure(found).axes) == 6
+
+
+def test_c7_holds_on_the_numbers_of_table_5() -> None:
+    """Standard and adversarial training as printed, whichever adversary the paper's is."""
+    printed = read_published(c7.EXPERIMENT, "MNIST")
+    assert printed is not None
+    tested = pd.DataFrame(printed["rows"]).query("split == 'test'").set_index(["training", "attack"])
+    trainings = ("standard", "adversarial")
+    standard, adversarial = (
+        (row["none"], row["clipped"], row["clipped"])
+        for row in (tested.loc[training]["accuracy"] for training in trainings)
+    )
+    measured = linear_rows(
+        {**INVENTED, ("standard", c7.TRAINED, 2): standard}
+        | {("adversarial", c7.TRAINED, 2): adversarial, (UNCLIPPED, c7.EXACT, 2): adversarial},
+        l1_norms=tuple(tested.loc[training]["l1_norm"].iloc[0] for training in trainings),  # type: ignore[arg-type]
+    )
+    claims = [claim for claim in c7.claims(results(LINEAR, measurements=measured)) if claim.source.endswith("Table 5")]
+    assert verdicts(claims) == ["held"] * 6
+    assert claims[0].values[1] == pytest.approx(92.10 - 70.05)
+    assert claims[1].values[1] == pytest.approx(74.65 - 14.95)
+    assert claims[2].values[1] == pytest.approx(100 * (1 - 13.69 / 41.08))
+
+
+def test_c7_needs_weight_decay() -> None:
+    training = Training(epochs=1, batch_size=1, learning_rate=0.1)
+    study = Study(title="t", seeds=(0,), experiments={}, training={"plain": training})
+    settings = c7.Settings(data="two", architecture="linear", training="plain", eps=0.2, fractions=(0.5,))
+    with pytest.raises(UserError, match=r"training\.plain\.weight_decay: must be above 0"):
+        c7.needs(Pieces(study), settings)
