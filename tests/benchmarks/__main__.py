@@ -238,7 +238,7 @@ def report_ratios(
 def main(
     what: Annotated[Benchmark, typer.Argument(help="What to measure.")],
     images: Annotated[str, typer.Option(help="An image folder in place of the CIFAR-10 download.")] = "",
-    sha256: Annotated[str, typer.Option(help="The digest of that folder, from `robustfeatures fetch`.")] = "",
+    sha256: Annotated[str | None, typer.Option(help="The digest of that folder, from `robustfeatures fetch`.")] = None,
     made_up: Annotated[bool, typer.Option(help="Random images in place of the CIFAR-10 download.")] = False,
     device: Literal["cpu", "cuda"] = "cpu",
     threads: int = 2,

@@ -54,6 +54,8 @@ class Results:
     published: the rows that the paper prints (columns as in the table, accuracy in percent), their source and setting.
     comparable: whether the study repeats the paper's setting in its size, so that both fit in one row.
     notes: warnings about the measurements; table and figure print them.
+    failed_gates: a line for each network or derived set that does not reach a gate of the study. If there is one, no
+        claim is tested.
     norm: the norm of the evaluations' radii as text shows it ("L2", "Linf"); "eps" without attacks or with two norms.
     attack: norm and attacks of the evaluations as text shows them ("L2 PGD and random noise").
     """
@@ -72,6 +74,7 @@ class Results:
     published_setting: str = ""
     comparable: bool = False
     notes: Sequence[str] = ()
+    failed_gates: Sequence[str] = ()
     norm: str = "eps"
     attack: str = "attack"
 

@@ -7,13 +7,12 @@ augmentation may be useless in training with augmentation. not-bugs-2019, Append
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.units import percent
-from robustfeatures.pipeline.plan.canonical import to_json
+from robustfeatures.experiments.shared.attack_success import AUGMENTATION, add_shares, make_attack_success
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Augmentation
 
@@ -32,7 +31,7 @@ SECTION = "not-bugs-2019, Section 3.2 and Appendix D.4"
 class Settings(Strict):
     """The augmentation of the measurement, independent of that in training."""
 
-    augmentation: Augmentation = field(default_factory=lambda: Augmentation(crop_padding=4, flip=True))
+    augmentation: Augmentation = AUGMENTATION
     """The augmentation of the measurement."""
 
 
@@ -44,22 +43,9 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         sets = {name: (recipe, recipe.inputs["source"]) for name, recipe in derived.items()}
         sets[ORIGINAL] = (pieces.data(), pieces.source_model("standard", seed))
         for name, (data, source) in sets.items():
-            measurement = pieces.measurement(
-                f"{pieces.data().label}-{name}-attack-success",
-                "measurements.attack_success",
-                {"precision": pieces.study.precision, "augmentation": to_json(settings.augmentation), "seed": seed},
-                {"data": data, "source": source},
-                seed=seed,
-            )
-            found.append(Need(name, seed, measurement))
+            success = make_attack_success(pieces, name, data, source, seed, augmentation=settings.augmentation)
+            found.append(Need(name, seed, success))
     return found
-
-
-def _shares(results: Results) -> pd.DataFrame:
-    """In percent: `success`, of the images with another target than class (none in D), and `kept`, of all images."""
-    rows = results.measurements
-    success = percent(rows["reached"] / rows["targeted"]).where(rows["targeted"] > 0)
-    return rows.assign(success=success, kept=percent(rows["kept"] / rows["images"]))
 
 
 def table(results: Results) -> pd.DataFrame:
@@ -67,7 +53,8 @@ def table(results: Results) -> pd.DataFrame:
     from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     columns, values = ["row", "augmentation"], ("kept", "success")
-    return add_published(summarise_seeds(_shares(results), columns, values=values), results, columns, values=values)
+    summary = summarise_seeds(add_shares(results.measurements), columns, values=values)
+    return add_published(summary, results, columns, values=values)
 
 
 def figure(results: Results) -> Figure:
@@ -75,7 +62,7 @@ def figure(results: Results) -> Figure:
     from robustfeatures.experiments.shared.plots import grouped_bars
     from robustfeatures.experiments.shared.sources import name_source
 
-    rows = _shares(results).dropna(subset="success")
+    rows = add_shares(results.measurements).dropna(subset="success")
     return grouped_bars(
         rows.assign(row=rows["row"].map(name_source)),
         group="row",
@@ -92,7 +79,7 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.summaries import select_by_seed
 
-    rows = _shares(results)
+    rows = add_shares(results.measurements)
 
     def of(value: str, name: str, augmentation: str) -> pd.Series:
         return select_by_seed(rows, value=value, row=name, augmentation=augmentation)

@@ -110,7 +110,7 @@ def made_up_study(
         for kind in ("table", "figure") if each == "A1" else ("figure",):
             artifact = f"{kind}/study-{each}-{'0' * 16}"
             needs = [{"row": "D", "seed": 0, "artifact": f"data/dots-{'0' * 16}", "columns": {}}]
-            part = {"id": each, "needs": needs, "settings": {}}
+            part = {"id": each, "needs": needs, "gates": [], "settings": {}}
             write_json(artifacts.reference(artifact), {"words": found[kind], "recipe": {"parts": [part]}})
             names = {"table": (".csv", ".tex"), "figure": (".png", ".pdf", ".txt")}[kind]
             outputs = [f"study/{kind}s/{each}{suffix}" for suffix in names]
@@ -121,6 +121,6 @@ def made_up_study(
         "precision": "float32",
         "study_file": "title: A study\nseeds: [0]\n",
         "views": views,
-        "parts": [{"id": each, "needs": [], "settings": {}} for each in IDS],
+        "parts": [{"id": each, "needs": [], "gates": [], "settings": {}} for each in IDS],
     }
     return ViewJob(record, artifacts, Store(folder / "store"))

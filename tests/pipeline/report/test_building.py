@@ -63,7 +63,7 @@ def test_rows_stay_where_their_outcomes_are() -> None:
 
 @pytest.mark.parametrize("reduced", [False, True])
 def test_a_reduced_study_shows_its_setting_and_compares_nothing(tmp_path: Path, reduced: bool) -> None:
-    part = {"id": "D3", "needs": [], "settings": {"eps": 0.1, "inversion": INVERSION}}
+    part = {"id": "D3", "needs": [], "gates": [], "settings": {"eps": 0.1, "inversion": INVERSION}}
     record = {"study": "study", "parts": [part], "published_setting": "CIFAR-10", "reduced": reduced}
     ((_, results),) = ViewJob(record, Artifacts(tmp_path / "artifacts"), Store(tmp_path / "store")).experiments()
     assert results.published is not None

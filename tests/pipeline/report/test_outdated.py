@@ -16,7 +16,8 @@ DIGEST = "0" * 16
 
 
 def part(experiment: str, artifact: str) -> dict[str, Any]:
-    return {"id": experiment, "settings": {}, "needs": [{"row": "D", "seed": 0, "artifact": artifact, "columns": {}}]}
+    need = {"row": "D", "seed": 0, "artifact": artifact, "columns": {}}
+    return {"id": experiment, "settings": {}, "needs": [need], "gates": []}
 
 
 def figure(experiment: str, artifact: str) -> tuple[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from robustfeatures.experiments.catalogue import experiment_modules, load_experi
 from robustfeatures.experiments.experiment import Experiment
 from robustfeatures.models.registry import find_network
 from robustfeatures.pipeline.plan.contents import check_contents, check_weights
+from robustfeatures.pipeline.plan.gates import find_gates
 from robustfeatures.pipeline.plan.lacking import ask
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe, find_architecture
@@ -63,8 +64,8 @@ def unfold(config: Config, studies: Path) -> Plan:
         parts = _parts(pieces, sorted(study.experiments, key=_place))
     recipes: dict[str, Recipe] = {}
     for part in parts.values():
-        for need in part.needs:
-            need.recipe.collect(recipes)
+        for recipe in (*(need.recipe for need in part.needs), *(gate.measured for gate in part.gates)):
+            recipe.collect(recipes)
     with written.errors_name_the_file():
         for recipe in recipes.values():
             _check_model(study, recipe)
@@ -98,7 +99,9 @@ def _parts(pieces: Pieces, identifiers: Iterable[str]) -> dict[str, Part]:
     for identifier in identifiers:
         found, settings = _settings(pieces.study, identifier)
         try:
-            parts[identifier] = Part(found, settings, found.needs(pieces.of_experiment(identifier), settings))
+            needs = found.needs(pieces.of_experiment(identifier), settings)
+            gates = tuple(find_gates(pieces, (need.recipe for need in needs)))
+            parts[identifier] = Part(found, settings, needs, gates)
         except UserError as error:
             asked, _ = ask(pieces.study, found, settings)
             for message in asked.lacking.values() or [str(error)]:

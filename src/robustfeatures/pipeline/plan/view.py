@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from robustfeatures.experiments.catalogue import experiment_modules
 from robustfeatures.experiments.experiment import Experiment, Need
 from robustfeatures.pipeline.plan.canonical import digest, to_json
+from robustfeatures.pipeline.plan.gates import Gate
 from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.study.checks import PUBLISHED
 
@@ -32,11 +33,12 @@ OUTPUTS = {
 
 @dataclass(frozen=True)
 class Part:
-    """One experiment of a study with its settings and the artifacts that it needs."""
+    """One experiment of a study: its settings, the artifacts that it needs, and the gates on what these build on."""
 
     experiment: Experiment
     settings: Any
     needs: Sequence[Need]
+    gates: Sequence[Gate] = ()
 
     def record(self) -> dict[str, Any]:
         """The part as JSON values, with the name of each needed artifact."""
@@ -47,6 +49,7 @@ class Part:
                 {"row": need.row, "seed": need.seed, "artifact": need.recipe.name, "columns": dict(need.columns)}
                 for need in self.needs
             ],
+            "gates": [gate.record() for gate in self.gates],
         }
 
 
@@ -144,7 +147,7 @@ class View:
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The artifacts it reads, `<stage>/<label>-<digest>`, without duplicates."""
-        needed = [need["artifact"] for part in self.record["parts"] for need in part["needs"]]
+        needed = [each["artifact"] for part in self.record["parts"] for each in (*part["needs"], *part["gates"])]
         return tuple(dict.fromkeys([*needed, *(view.artifact for view in self.views)]))
 
 

@@ -14,6 +14,7 @@ from filelock import FileLock
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, hash_file, read_json, write_atomically, write_json
+from robustfeatures.pipeline.plan.gates import describe_failure
 from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.report.outdated import forget_marks, mark_outdated
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
@@ -128,13 +129,19 @@ class ViewJob:
         published = read_published(experiment, setting)
         together, single = split_by_attack(read["evaluations"])
         histories = read["histories"]
+        failed = self._failed_gates(part["gates"])
         norm, attack = describe_attacks(evaluations.values())
         return Results(
             evaluations=together,
             attacks=single,
             diagnostics=read["diagnostics"],
             images=place_outcomes(frames["evaluations"], outcomes),
-            notes=[*find_warnings(read["diagnostics"]), *find_repeated_networks(part["needs"])],
+            notes=[
+                *find_warnings(read["diagnostics"]),
+                *find_repeated_networks(part["needs"]),
+                *(f"{line}; no claim of this experiment is tested" for line in failed),
+            ],
+            failed_gates=failed,
             histories=histories.assign(accuracy=percent(histories["value"])) if len(histories) else histories,
             measurements=read["measurements"],
             payloads=payloads,
@@ -146,6 +153,17 @@ class ViewJob:
             norm=norm,
             attack=attack,
         )
+
+    def _failed_gates(self, gates: Iterable[Mapping[str, Any]]) -> list[str]:
+        """A line for each gate whose measurement reaches less than it asks for."""
+        import pandas as pd
+
+        found = []
+        for gate in gates:
+            reference = read_reference(self.artifacts.reference(gate["artifact"]))
+            (path,) = self.store.verified(reference["key"], reference["content"], ["rows.csv"])
+            found.append(describe_failure(gate, pd.read_csv(path)))
+        return [line for line in found if line is not None]
 
 
 def place_outcomes(evaluations: Sequence[pd.DataFrame], files: Sequence[tuple[str, Path]]) -> list[ImageOutcomes]:

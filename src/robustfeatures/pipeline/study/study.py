@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 from robustfeatures.attacks.evaluating.settings import Attacks
 from robustfeatures.attacks.settings import NormName, check_in_norm
 from robustfeatures.data.settings import Data, Split
-from robustfeatures.derived.settings import Method
+from robustfeatures.derived.settings import Method, TargetedAttack
 from robustfeatures.engine.settings import PositiveFloat, Precision, Seed, Strict
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.settings import Architecture, Pretrained
@@ -26,6 +26,7 @@ from robustfeatures.pipeline.study.checks import (
     check_training,
 )
 from robustfeatures.pipeline.study.extends import read_values
+from robustfeatures.pipeline.study.gates import Gates
 from robustfeatures.pipeline.study.grids import Cell, Grid, unfold_grid
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.pipeline.study.validation import validate
@@ -96,6 +97,8 @@ class Study(Strict):
     """The attacks and the radii of every evaluation."""
     experiments: Mapping[str, Mapping[str, Any]]
     """The settings of each experiment by its id (A1 ... X6), also the `seeds` that it uses, by default all."""
+    gates: Gates = field(default_factory=Gates)
+    """What networks and attacks must reach. The claims of an experiment that builds on less are not tested."""
     published_setting: str | None = None
     """The setting of the papers whose published numbers stand beside the measured ones, such as `CIFAR-10`."""
     reduced: bool = False
@@ -162,6 +165,7 @@ def make_study(values: Any, folder: Path) -> Study:
         raise UserError("reduced: there is no published_setting that the study could be a reduced version of")
     study = replace(study, training={**study.training, **cells})
     _check_names(study)
+    _check_gates(study)
     _check_seeds(study)
     return study
 
@@ -182,6 +186,19 @@ def _check_names(study: Study) -> None:
         if len(set(study.robustness.eps)) < len(study.robustness.eps):
             raise UserError("robustness.eps: a radius appears twice")
         check_attacks(study.robustness.norm, study.robustness.attacks, "robustness.attacks")
+
+
+def _check_gates(study: Study) -> None:
+    """Check that gates name trainings, and derived sets whose attack can succeed or fail."""
+    attacked = [name for name, derived in study.derived.items() if isinstance(derived.method, TargetedAttack)]
+    for kind, gated, pieces in (
+        ("clean_accuracy", study.gates.clean_accuracy, list(study.training)),
+        ("attack_success", study.gates.attack_success, attacked),
+    ):
+        for name in gated:
+            if name not in pieces:
+                what = "training" if kind == "clean_accuracy" else "derived set made by a targeted attack"
+                raise UserError(f"gates.{kind}: {name!r} is no {what}{suggest(name, pieces)}")
 
 
 def _check_seeds(study: Study) -> None:

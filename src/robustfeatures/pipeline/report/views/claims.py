@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from robustfeatures.experiments.shared.intervals import Interval
 from robustfeatures.experiments.shared.resampling import can_resample, intervals_over_images
 from robustfeatures.pipeline.report.building import ViewFiles
 
@@ -38,11 +40,21 @@ def make(view: ViewJob) -> ViewFiles:
 
 
 def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
-    """The rows of one experiment's claims. With one seed their intervals are over test images where these are known."""
+    """The rows of one experiment's claims. With one seed their intervals are over test images where these are known.
+
+    If a gate of the study failed, the values stand, and no claim is tested.
+    """
     if experiment.claims is None:
         return []
     claims = experiment.claims(results)
+    intervals: Sequence[Interval | None] = [None] * len(claims)
     if can_resample(experiment.claims, results):
-        judged = zip(claims, intervals_over_images(experiment.claims, results), strict=True)
-        return [{"experiment": experiment.id, **claim.judge(interval)} for claim, interval in judged]
-    return [{"experiment": experiment.id, **claim.judge()} for claim in claims]
+        intervals = intervals_over_images(experiment.claims, results)
+    rows = [
+        {"experiment": experiment.id, **claim.judge(interval)}
+        for claim, interval in zip(claims, intervals, strict=True)
+    ]
+    if results.failed_gates:
+        reason = f"not tested: {'; '.join(results.failed_gates)}"
+        rows = [{**row, "verdict": "not tested", "quantity": f"{row['quantity']}; {reason}"} for row in rows]
+    return rows
