@@ -19,7 +19,7 @@ SEEDS = (0, 1, 2)
 NOTHING = pd.DataFrame()
 
 
-def results(
+def make_results(
     settings: Any = None,
     evaluations: pd.DataFrame = NOTHING,
     histories: pd.DataFrame = NOTHING,
@@ -63,7 +63,7 @@ def with_published(experiment: Experiment, setting: str, settings: Any, **found:
     """Results beside what the paper prints for a setting."""
     printed = read_published(experiment, setting)
     assert printed is not None
-    return results(
+    return make_results(
         settings,
         **found,
         published=pd.DataFrame(printed["rows"]),

@@ -29,7 +29,7 @@ from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.study import Study
 from robustfeatures.training.settings import Model
 from tests.conftest import REPOSITORY
-from tests.experiments.known_rows import SEEDS, jitter, results, verdicts, with_published
+from tests.experiments.known_rows import SEEDS, jitter, make_results, verdicts, with_published
 
 STUDIES = REPOSITORY / "workflow" / "studies"
 NETWORKS = {"standard": 0.0, "l2": 0.2, "linf": 0.3}
@@ -70,7 +70,7 @@ def test_c1_measures_where_robust_training_stops_helping(payload: Callable[..., 
         for samples, plain, gain in ((c1.WHOLE, 90.0, -2.0), (1, 50.0, 4.0), (2, 70.0, 2.0)):
             for eps, accuracy in ((0.0, plain), (0.5, plain + gain + jitter(seed))):
                 rows += history(f"{eps} {samples}", seed, accuracy, norm="L2", eps_train=eps, samples=samples)
-    found = results(settings, histories=pd.DataFrame(rows), payloads={("D", 0): payload("D", "train")})
+    found = make_results(settings, histories=pd.DataFrame(rows), payloads={("D", 0): payload("D", "train")})
     table = c1.table(found)
     assert list(table["samples"]) == [1, 2, 6, 1, 2, 6]
     robust = table[table["eps_train"] == 0.5]
@@ -114,7 +114,7 @@ def test_c1_transfer_is_more_than_noise_does(
         for entry in history(f"{eps} {samples}", seed, 90.0, norm="L2", eps_train=eps, samples=samples)
     ]
     found = [transferred(seed, examples=examples, noise=noise) for seed in SEEDS]
-    measured = results(
+    measured = make_results(
         settings,
         histories=pd.DataFrame(rows),
         measurements=pd.DataFrame([counts for counts, _ in found]),
@@ -149,7 +149,7 @@ def declining(accuracies: Mapping[str, Mapping[float, float]]) -> Results:
         for eps, accuracy in line.items()
         for entry in history(f"{norm} {eps}", seed, accuracy + jitter(seed), norm=norm, eps_train=eps, samples=c1.WHOLE)
     ]
-    return results(c2.Settings(eps={"linf": (0.1, 0.2)}), histories=pd.DataFrame(rows))
+    return make_results(c2.Settings(eps={"linf": (0.1, 0.2)}), histories=pd.DataFrame(rows))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_c4(payload: Callable[..., Path], channels: int) -> None:
     )
     payloads = {(row, 0): payload(row, "test", channels=channels) for row in ("original", *NETWORKS)}
     settings = c4.Settings(**{name: value for name, value in ENLARGED.items() if name != "large_eps"})
-    found = results(settings, measurements=measurements, payloads=payloads)
+    found = make_results(settings, measurements=measurements, payloads=payloads)
     assert list(c4.table(found)["alignment"]) == pytest.approx(list(NETWORKS.values()))
     # The jitter of a seed is that of all its networks, so the differences have none.
     assert verdicts(c4.claims(found)) == ["held"] * 5
@@ -281,7 +281,7 @@ def test_c5(payload: Callable[..., Path]) -> None:
     payloads |= {
         (f"{norm} {model}", 0): payload(f"{norm}{model}", "test") for norm in ("l2", "linf") for model in NETWORKS
     }
-    found = results(c5.Settings(**ENLARGED), measurements=ways(["l2", "linf"]), payloads=payloads)
+    found = make_results(c5.Settings(**ENLARGED), measurements=ways(["l2", "linf"]), payloads=payloads)
     table = c5.table(found)
     assert list(table["norm"]) == ["L2"] * 3 + ["Linf"] * 3
     assert list(table["changed"]) == [50.0] * 6
@@ -296,7 +296,7 @@ def test_c6(payload: Callable[..., Path]) -> None:
     payloads = {
         (name, 0): payload(name, "test", value=0.1 * number) for number, name in enumerate(["original", *NETWORKS])
     }
-    found = results(c6.Settings(**ENLARGED), measurements=ways(["l2"]).drop(columns="norm"), payloads=payloads)
+    found = make_results(c6.Settings(**ENLARGED), measurements=ways(["l2"]).drop(columns="norm"), payloads=payloads)
     assert list(c6.table(found)["width"]) == pytest.approx([0.0, 0.2, 0.3])
     assert verdicts(c6.claims(found)) == ["held", "held"]
     assert c6.figure(found).axes

@@ -12,10 +12,10 @@ from robustfeatures.data.settings import Subset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import a5_attack_steps as a5
 from robustfeatures.experiments import x3_autoattack as x3
-from robustfeatures.experiments.experiment import Results
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.study import read_study
 from tests.conftest import REPOSITORY
+from tests.experiments.known_rows import make_results
 
 
 @pytest.fixture
@@ -47,25 +47,13 @@ def test_a5_judges_the_least_over_attacks() -> None:
             for seed in (0, 1)
         ]
     )
-    given = results(rows, a5.Settings(steps=(1, 50, 100)))
+    given = make_results(a5.Settings(steps=(1, 50, 100)), rows)
     dropped, plateau, search = a5.claims(given)
     assert list(dropped.values) == [-1.5, -1.5]
     assert list(plateau.values) == [-0.5, -0.5]
     assert list(search.values) == [-0.5, -0.5]
     assert [claim.judge()["verdict"] for claim in (dropped, plateau, search)] == ["held"] * 3
     assert list(a5.table(given)["accuracy"]) == [50.5, 70.5, 50.0, 49.5, 49.0]
-
-
-def results(evaluations: pd.DataFrame, settings: object, attacks: pd.DataFrame | None = None) -> Results:
-    nothing = pd.DataFrame()
-    return Results(
-        evaluations=evaluations,
-        histories=nothing,
-        measurements=nothing,
-        payloads={},
-        settings=settings,
-        attacks=nothing if attacks is None else attacks,
-    )
 
 
 def test_x3_asks_for_the_studys_attacks_first_and_for_none_twice(pieces: Pieces) -> None:
@@ -99,7 +87,7 @@ def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoatta
     )
     together = single[single["attack"] == x3.STANDARD_VERSION.name].drop(columns="attack")
     clean = together.drop_duplicates("seed").assign(eps=0.0, accuracy=90.0)
-    given = results(pd.concat([clean, together]), x3.Settings(), single)
+    given = make_results(x3.Settings(), pd.concat([clean, together]), attacks=single)
     table = x3.table(given)
     assert list(table["eps"]) == [0.25, 0.5]
     assert list(table["before"]) == [59.0, 30.0]

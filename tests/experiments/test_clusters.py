@@ -16,18 +16,13 @@ from robustfeatures.pipeline.study.study import read_study
 from robustfeatures.theory import averaged_direction
 from robustfeatures.theory.ideal_radii import OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
 from tests.conftest import REPOSITORY
+from tests.experiments.known_rows import make_results
 
 SEEDS = (0, 1, 2)
 
 
 def results(rows: list[dict[str, Any]], settings: object) -> Results:
-    return Results(
-        evaluations=pd.DataFrame(),
-        histories=pd.DataFrame(),
-        measurements=pd.DataFrame(rows),
-        payloads={},
-        settings=settings,
-    )
+    return make_results(settings, measurements=pd.DataFrame(rows))
 
 
 def failing(claims: Any) -> set[str]:

@@ -13,7 +13,7 @@ from robustfeatures.derived.settings import Misclassified
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.study import Study, read_study
 from tests.conftest import REPOSITORY
-from tests.experiments.known_rows import SEEDS, jitter, make_evaluations, results, verdicts
+from tests.experiments.known_rows import SEEDS, jitter, make_evaluations, make_results, verdicts
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_x1_takes_chance_from_what_leaks() -> None:
     )
     networks = {("D",): 99.0, ("D_rand",): 46.0, ("D_det",): 40.0}
     evaluations = make_evaluations(networks, ("row",), eps=0.0, label_shift=0, classes=10)
-    given = results(x1.Settings(), evaluations, measurements=measurements)
+    given = make_results(x1.Settings(), evaluations, measurements=measurements)
     claims = x1.claims(given)
     assert [claim.judge()["value"] for claim in claims] == [20.0, 6.0, -2.0, -9.0, 0.21]
     assert verdicts(claims) == ["held", "held", "contradicted", "contradicted", "held"]
@@ -68,7 +68,7 @@ def test_x5_counts_only_images_with_another_target() -> None:
         for augmentation in ("none", "augmented")
         for seed in SEEDS
     ]
-    given = results(x5.Settings(), measurements=pd.DataFrame(rows))
+    given = make_results(x5.Settings(), measurements=pd.DataFrame(rows))
     claims = x5.claims(given)
     assert [claim.judge()["value"] for claim in claims] == [9.0, 9.0, -10.0, -10.0, 20.0, -10.0]
     assert verdicts(claims) == ["held", "held", "contradicted", "contradicted", "held", "contradicted"]

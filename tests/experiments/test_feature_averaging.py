@@ -21,6 +21,7 @@ from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.pipeline.study.study import Study, read_study
 from robustfeatures.pipeline.study.validation import validate
 from tests.conftest import REPOSITORY
+from tests.experiments.known_rows import make_results
 
 STUDIES = REPOSITORY / "workflow" / "studies"
 
@@ -31,13 +32,7 @@ def study() -> Study:
 
 
 def results_of(rows: list[dict[str, Any]], settings: Any) -> Results:
-    return Results(
-        histories=pd.DataFrame(),
-        evaluations=pd.DataFrame(),
-        measurements=pd.DataFrame(rows),
-        payloads={},
-        settings=settings,
-    )
+    return make_results(settings, measurements=pd.DataFrame(rows))
 
 
 def test_names_are_those_of_the_measurements() -> None:

@@ -14,7 +14,7 @@ from robustfeatures.experiments.shared.grid_search import SELECTION, TEST, Searc
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.study import read_study
 from tests.conftest import REPOSITORY
-from tests.experiments.known_rows import SEEDS, jitter, make_evaluations, published_rows, results
+from tests.experiments.known_rows import SEEDS, jitter, make_evaluations, make_results, published_rows
 
 
 def test_the_grid_of_the_appendix_is_planned_and_chosen_on_validation_data() -> None:
@@ -69,7 +69,7 @@ def test_a2_shows_the_cell_that_validation_data_choose() -> None:
         ]
     )
     settings = a2.Settings(search=Search(grid="g"))
-    given = results(settings, published_rows("A2", label_shift=0, classes=10), histories)
+    given = make_results(settings, published_rows("A2", label_shift=0, classes=10), histories)
     table = a2.table(given).set_index("row")["accuracy"]
     assert table["D_rand"] == 63.3
     assert table["D_rand, best of the grid: b"] == 40
@@ -93,7 +93,7 @@ def test_a11_shows_the_cell_that_validation_data_choose() -> None:
         make_evaluations(searched, ("row", "architecture", "eps", "cell")),
     ]
     settings = a11.Settings(architectures=("wide",), search=Search(grid="g"))
-    given = results(settings, pd.concat(rows, ignore_index=True), histories)
+    given = make_results(settings, pd.concat(rows, ignore_index=True), histories)
     table = a11.table(given).set_index(["row", "eps"])["accuracy"]
     assert table["D_R-images", 0.25] == 80
     assert table["D_R-images, best of the grid: b", 0.25] == 40

@@ -13,7 +13,7 @@ from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.report.building import read_published
 from robustfeatures.pipeline.study.study import Study
 from robustfeatures.training.settings import Training
-from tests.experiments.known_rows import SEEDS, jitter, results, verdicts, with_published
+from tests.experiments.known_rows import SEEDS, jitter, make_results, verdicts, with_published
 
 # Clean accuracy, and accuracy under the attack that is clipped and that is not, by training, solver and pixels.
 Accuracies = Mapping[tuple[str, str, int], tuple[float, float, float]]
@@ -100,7 +100,8 @@ def test_c7_holds_on_the_numbers_of_table_5() -> None:
         | {("adversarial", c7.TRAINED, 2): adversarial, (UNCLIPPED, c7.EXACT, 2): adversarial},
         l1_norms=tuple(tested.loc[training]["l1_norm"].iloc[0] for training in trainings),  # type: ignore[arg-type]
     )
-    claims = [claim for claim in c7.claims(results(LINEAR, measurements=measured)) if claim.source.endswith("Table 5")]
+    found = make_results(LINEAR, measurements=measured)
+    claims = [claim for claim in c7.claims(found) if claim.source.endswith("Table 5")]
     assert verdicts(claims) == ["held"] * 6
     assert claims[0].values[1] == pytest.approx(92.10 - 70.05)
     assert claims[1].values[1] == pytest.approx(74.65 - 14.95)

@@ -15,19 +15,14 @@ from robustfeatures.pipeline.study.study import read_study
 from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.theory.settings import PatchConstants
 from tests.conftest import REPOSITORY
+from tests.experiments.known_rows import make_results
 from tests.theory.settings import SMALL
 
 SEEDS = (0, 1, 2)
 
 
 def results(rows: list[dict[str, Any]], settings: object) -> Results:
-    return Results(
-        evaluations=pd.DataFrame(),
-        histories=pd.DataFrame(),
-        measurements=pd.DataFrame(rows),
-        payloads={},
-        settings=settings,
-    )
+    return make_results(settings, measurements=pd.DataFrame(rows))
 
 
 def verdicts(claims: Sequence[Claim]) -> dict[tuple[str, str], object]:

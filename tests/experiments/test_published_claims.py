@@ -30,8 +30,8 @@ from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.yaml import read_yaml
+from tests.experiments.known_rows import make_results
 
-NOTHING = pd.DataFrame()
 CIFAR, IMAGENET, MNIST = "CIFAR-10", "Restricted ImageNet", "MNIST"
 
 # Experiments of which the papers print no number that a claim reads.
@@ -99,16 +99,6 @@ class Case(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.experiment}, {self.setting}"
-
-
-def make_results(
-    settings: Any = None,
-    *,
-    evaluations: pd.DataFrame = NOTHING,
-    histories: pd.DataFrame = NOTHING,
-    measurements: pd.DataFrame = NOTHING,
-) -> Results:
-    return Results(evaluations, histories, measurements, payloads={}, settings=settings)
 
 
 def printed(experiment: str) -> dict[str, pd.DataFrame]:
