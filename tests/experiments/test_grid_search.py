@@ -50,7 +50,7 @@ def test_the_grid_of_the_appendix_is_planned_and_chosen_on_validation_data() -> 
     probes = {probe.name: probe for probe in on_original.parameters.probes}  # type: ignore[union-attr]
     assert (probes[SELECTION].input, probes[SELECTION].split) == ("original", "validation")
     assert on_original.inputs["data"].parameters.splits == ("train",)  # type: ignore[union-attr]
-    with pytest.raises(UserError, match=r"data\.validation: cifar10 has no validation split"):
+    with pytest.raises(UserError, match=r"cifar10 has no validation split, on which .*; give it a share"):
         a2.needs(pieces, a2.Settings(search=Search(grid="hyperparameters", chosen_on="original")))
     others = a11.needs(pieces, a11.Settings(architectures=("vgg16",), search=search))
     evaluated = [need for need in others if "cell" in need.columns and need.recipe.stage.name == "evaluation"]

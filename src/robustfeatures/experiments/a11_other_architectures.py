@@ -73,7 +73,7 @@ def table(results: Results) -> pd.DataFrame:
     if results.settings.search is not None:
         on = ["architecture", "row"]
         best = results.evaluations.merge(select_best_cells(results.histories, on), on=[*on, "cell"])
-        rows = pd.concat([rows, best.assign(row=best["row"] + ", best of the grid: " + best["cell"])])
+        rows = pd.concat([rows, best.assign(row=best["row"] + f", {results.settings.search.title}: " + best["cell"])])
     columns = ["architecture", "row", "eps"]
     return add_published(summarise_seeds(rows, columns), results, columns)
 

@@ -62,7 +62,7 @@ def table(results: Results) -> pd.DataFrame:
     if results.settings.search is not None:
         tested = results.histories[results.histories["probe"] == TEST]
         best = tested.merge(select_best_cells(results.histories, ["row"]), on=["row", "cell"])
-        best = best.assign(row=best["row"] + ", best of the grid: " + best["cell"], eps=0.0)
+        best = best.assign(row=best["row"] + f", {results.settings.search.title}: " + best["cell"], eps=0.0)
         rows = pd.concat([rows, best], ignore_index=True)
     return add_published(summarise_seeds(rows, ["row", "eps"]), results, ["row", "eps"])
 

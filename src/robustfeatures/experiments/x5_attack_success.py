@@ -43,7 +43,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         sets = {name: (recipe, recipe.inputs["source"]) for name, recipe in derived.items()}
         sets[ORIGINAL] = (pieces.data(), pieces.source_model("standard", seed))
         for name, (data, source) in sets.items():
-            success = make_attack_success(pieces, name, data, source, seed, augmentation=settings.augmentation)
+            family = f"{pieces.data().label}-{name}"
+            success = make_attack_success(pieces, family, data, source, seed, augmentation=settings.augmentation)
             found.append(Need(name, seed, success))
     return found
 

@@ -15,6 +15,7 @@ from robustfeatures.data.registry import SOURCES
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, read_json, write_atomically
+from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.pipeline.report.provenance import describe_recipes
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.tools.opening import payload_file
@@ -203,7 +204,7 @@ def _studies(artifacts: Artifacts, artifact: str) -> Iterator[str]:
     """The studies planned here that need an artifact."""
     for path in sorted((artifacts.root / ".plan" / "table").glob("*.json")):
         plan = read_json(path)
-        needs = {need["artifact"] for part in plan["parts"] for need in part["needs"]}
+        needs = set(artifacts_of(plan["parts"]))
         below: set[str] = set()
         while needs:
             name = needs.pop()

@@ -10,6 +10,7 @@ from typing import Any
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.identity import differences, flatten
+from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.pipeline.report.building import attack_names
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
@@ -80,8 +81,7 @@ def files_of_view(path: Path) -> list[str] | None:
 
 def needs_of_view(path: Path) -> list[str]:
     """The artifacts that a table, figure, claims file or page builds on, each once."""
-    parts = read_json(path)["recipe"]["parts"]
-    return list(dict.fromkeys(need["artifact"] for part in parts for need in part["needs"]))
+    return artifacts_of(read_json(path)["recipe"]["parts"])
 
 
 def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:

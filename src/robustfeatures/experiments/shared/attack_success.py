@@ -18,11 +18,11 @@ AUGMENTATION = Augmentation(crop_padding=4, flip=True)
 
 
 def make_attack_success(
-    pieces: Pieces, name: str, data: Recipe, source: Recipe, seed: int, *, augmentation: Augmentation = AUGMENTATION
+    pieces: Pieces, family: str, data: Recipe, source: Recipe, seed: int, *, augmentation: Augmentation = AUGMENTATION
 ) -> Recipe:
-    """The measurement on a data set that the study calls `name`, with the network that was attacked."""
+    """The measurement on a data set, with the network that was attacked. Its label begins with `family`."""
     return pieces.measurement(
-        f"{pieces.data().label}-{name}-attack-success",
+        f"{family}-attack-success",
         "measurements.attack_success",
         {"precision": pieces.study.precision, "augmentation": to_json(augmentation), "seed": seed},
         {"data": data, "source": source},

@@ -33,6 +33,11 @@ class Search(Strict):
     finds that the first does not predict the accuracy on D."""
 
     @property
+    def title(self) -> str:
+        """What tables call the chosen cell."""
+        return "best of the grid" + (" on validation images of D" if self.chosen_on == "original" else "")
+
+    @property
     def probes(self) -> tuple[Probe, ...]:
         """The measurements after the last epoch: on the images that choose, and on the test images."""
         chosen_on = "data" if self.chosen_on == "derived" else "original"

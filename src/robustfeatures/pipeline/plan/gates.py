@@ -1,34 +1,34 @@
-"""The measurements behind the gates of a study."""
+"""Which gates of a study are on an experiment, and the measurements behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from robustfeatures.attacks.evaluating.settings import Noise
-from robustfeatures.derived.settings import Derived, TargetedAttack
-from robustfeatures.experiments.shared.attack_success import add_shares, make_attack_success
-from robustfeatures.experiments.shared.units import percent
+from robustfeatures.derived.settings import Derived
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.shared.attack_success import make_attack_success
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.training.settings import Model
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-# The kinds of gates: their fields in a study, and what messages call what they measure.
 CLEAN_ACCURACY, ATTACK_SUCCESS = "clean_accuracy", "attack_success"
-NAMES = {CLEAN_ACCURACY: "clean accuracy", ATTACK_SUCCESS: "attack success"}
 # An evaluation names attacks, also without a radius. This one never runs.
 UNUSED = Noise(kind="noise", draws=1)
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What one network or derived set must reach, in percent, and the recipe that measures it."""
+    """What one network or derived set must reach, in percent, and the recipe that measures it.
+
+    `kind` and `name` are those of the gate in the study; `subject` is the label of the network or derived set.
+    """
 
     kind: str
+    name: str
     subject: str
     least: float
     measured: Recipe
@@ -38,46 +38,63 @@ class Gate:
         return {"kind": self.kind, "subject": self.subject, "least": self.least, "artifact": self.measured.name}
 
 
-def find_gates(pieces: Pieces, recipes: Iterable[Recipe]) -> Iterator[Gate]:
-    """The gates on the networks and derived sets among the given recipes and those that they build on."""
+def find_gates(pieces: Pieces, recipes: Iterable[Recipe]) -> list[Gate]:
+    """The gates on the networks and derived sets among the needs of an experiment and all that these build on.
+
+    A measurement of the success of an attack is among the needs of an experiment that judges it; it has no such gate.
+    """
     found: dict[str, Recipe] = {}
     for recipe in recipes:
         recipe.collect(found)
-    for recipe in found.values():
-        yield from _gates_on_network(pieces, recipe)
-        yield from _gates_on_attack(pieces, recipe)
+    measured = {_what_is_measured(recipe) for recipe in found.values()} - {None}
+    gates = [gate for recipe in found.values() for gate in _gates_on(pieces, recipe)]
+    return [gate for gate in gates if _what_is_measured(gate.measured) not in measured]
 
 
-def _gates_on_network(pieces: Pieces, recipe: Recipe) -> Iterator[Gate]:
-    """A network is known by its training, data and architecture; label and probes may be an experiment's own."""
-    parameters = recipe.parameters
-    if not isinstance(parameters, Model) or parameters.architecture != pieces.study.architecture:
-        return
-    for name, least in pieces.study.gates.clean_accuracy.items():
-        if parameters.training == pieces.training(name) and recipe.inputs["data"].digest == pieces.data().digest:
-            measured = pieces.evaluation(recipe, eps=(0.0,), attacks=(UNUSED,), norm="l2")
-            yield Gate(CLEAN_ACCURACY, recipe.label, least, measured)
+def check_all_used(pieces: Pieces, gates: Iterable[Gate]) -> None:
+    """Check that each gate of a study is on something that its experiments use.
 
-
-def _gates_on_attack(pieces: Pieces, recipe: Recipe) -> Iterator[Gate]:
-    if not isinstance(recipe.parameters, Derived) or not isinstance(recipe.parameters.method, TargetedAttack):
-        return
-    for name, least in pieces.study.gates.attack_success.items():
-        if recipe.family == f"{pieces.data().label}-{name}":
-            measured = make_attack_success(pieces, name, recipe, recipe.inputs["source"], recipe.parameters.seed)
-            yield Gate(ATTACK_SUCCESS, recipe.label, least, measured)
-
-
-def describe_failure(gate: Mapping[str, Any], rows: pd.DataFrame) -> str | None:
-    """A line on a gate's record if its measurement has less than the gate asks for, else None.
-
-    `rows` are those of the recipe that measures it.
+    Raises:
+        UserError: one is not, and would say nothing.
     """
-    if gate["kind"] == CLEAN_ACCURACY:
-        (reached,) = percent(rows["correct"] / rows["total"])
-    else:
-        (reached,) = add_shares(rows[rows["augmentation"] == "none"])["success"]
-    # A share such as 849 of 1000 is no exact binary number.
-    if reached > gate["least"] - 1e-9:
+    used = {(gate.kind, gate.name) for gate in gates}
+    for kind, named in (
+        (CLEAN_ACCURACY, pieces.study.gates.clean_accuracy),
+        (ATTACK_SUCCESS, pieces.study.gates.attack_success),
+    ):
+        for name in named:
+            if (kind, name) not in used:
+                what = "a network trained so on original data" if kind == CLEAN_ACCURACY else "this derived set"
+                raise UserError(f"gates.{kind}.{name}: no experiment of the study uses {what}")
+
+
+def _gates_on(pieces: Pieces, recipe: Recipe) -> Iterator[Gate]:
+    gates = pieces.study.gates
+    if isinstance(recipe.parameters, Model) and gates.clean_accuracy:
+        data = recipe.inputs["data"]
+        # An experiment may give a network a label and probes of its own.
+        is_the_studys = recipe.parameters.architecture == pieces.study.architecture
+        if is_the_studys and data.digest in {known.digest for known in _original_data(pieces).values()}:
+            for name, least in gates.clean_accuracy.items():
+                if recipe.parameters.training == pieces.training(name):
+                    measured = pieces.evaluation(recipe, eps=(0.0,), data=data, attacks=(UNUSED,), norm="l2")
+                    yield Gate(CLEAN_ACCURACY, name, recipe.label, least, measured)
+    if isinstance(recipe.parameters, Derived):
+        for name, least in gates.attack_success.items():
+            if recipe.family in {f"{data.label}-{name}" for data in _original_data(pieces).values()}:
+                seed = recipe.parameters.seed
+                measured = make_attack_success(pieces, recipe.family, recipe, recipe.inputs["source"], seed)
+                yield Gate(ATTACK_SUCCESS, name, recipe.label, least, measured)
+
+
+def _original_data(pieces: Pieces) -> Mapping[str, Recipe]:
+    """The original data sets that the study names, by their names."""
+    names = [*(["D"] if pieces.study.data is not None else []), *pieces.study.other_data]
+    return {name: pieces.data(name) for name in names}
+
+
+def _what_is_measured(recipe: Recipe) -> tuple[str, ...] | None:
+    """The module of a measurement and the digests of its inputs; None for other stages."""
+    if not isinstance(recipe.parameters, Measurement):
         return None
-    return f"{gate['subject']}: {NAMES[gate['kind']]} of {reached:.1f} %, and the study asks for {gate['least']:g} %"
+    return recipe.parameters.module, *(recipe.inputs[name].digest for name in sorted(recipe.inputs))

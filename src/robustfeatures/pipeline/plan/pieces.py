@@ -91,14 +91,15 @@ class Pieces:
         does not show. If `training` names one of the `models`, it is that network, whatever the seed.
 
         Raises:
-            UserError: a probe measures a split that its original data set does not have.
+            UserError: a probe measures a split that its data set does not have.
         """
         for probe in probes:
-            probed = inputs[probe.input]
-            if isinstance(probed.parameters, Data) and not has_split(probed.parameters, probe.split):
+            probed = inputs[probe.input].parameters
+            lacks = isinstance(probed, Data) and not has_split(probed, probe.split)
+            if lacks or (isinstance(probed, Derived) and probe.split not in probed.splits):
+                remedy = "; give it a share" if probe.split == "validation" and lacks else ""
                 raise UserError(
-                    f"data.{probe.split}: {probed.label} has no {probe.split} split, on which {label} is measured; "
-                    f"give data.{probe.split} a share"
+                    f"{inputs[probe.input].label} has no {probe.split} split, on which {label} is measured{remedy}"
                 )
         if isinstance(training, str) and training in self.study.models:
             return self._pretrained(label, training, inputs["data"], architecture, probes)

@@ -12,7 +12,7 @@ from robustfeatures.experiments.catalogue import experiment_modules, load_experi
 from robustfeatures.experiments.experiment import Experiment
 from robustfeatures.models.registry import find_network
 from robustfeatures.pipeline.plan.contents import check_contents, check_weights
-from robustfeatures.pipeline.plan.gates import find_gates
+from robustfeatures.pipeline.plan.gates import check_all_used, find_gates
 from robustfeatures.pipeline.plan.lacking import ask
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe, find_architecture
@@ -62,6 +62,7 @@ def unfold(config: Config, studies: Path) -> Plan:
             check_weights(pretrained, f"models.{name}")
         pieces = Pieces(study)
         parts = _parts(pieces, sorted(study.experiments, key=_place))
+        check_all_used(pieces, (gate for part in parts.values() for gate in part.gates))
     recipes: dict[str, Recipe] = {}
     for part in parts.values():
         for recipe in (*(need.recipe for need in part.needs), *(gate.measured for gate in part.gates)):
@@ -100,8 +101,7 @@ def _parts(pieces: Pieces, identifiers: Iterable[str]) -> dict[str, Part]:
         found, settings = _settings(pieces.study, identifier)
         try:
             needs = found.needs(pieces.of_experiment(identifier), settings)
-            gates = tuple(find_gates(pieces, (need.recipe for need in needs)))
-            parts[identifier] = Part(found, settings, needs, gates)
+            parts[identifier] = Part(found, settings, needs, find_gates(pieces, (need.recipe for need in needs)))
         except UserError as error:
             asked, _ = ask(pieces.study, found, settings)
             for message in asked.lacking.values() or [str(error)]:

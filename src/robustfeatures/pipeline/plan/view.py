@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +49,8 @@ class Part:
                 {"row": need.row, "seed": need.seed, "artifact": need.recipe.name, "columns": dict(need.columns)}
                 for need in self.needs
             ],
-            "gates": [gate.record() for gate in self.gates],
+            # Two trainings of a study may be the same, and then their gates too.
+            "gates": list({(gate.measured.name, gate.least): gate.record() for gate in self.gates}.values()),
         }
 
 
@@ -147,8 +148,13 @@ class View:
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The artifacts it reads, `<stage>/<label>-<digest>`, without duplicates."""
-        needed = [each["artifact"] for part in self.record["parts"] for each in (*part["needs"], *part["gates"])]
-        return tuple(dict.fromkeys([*needed, *(view.artifact for view in self.views)]))
+        return tuple(dict.fromkeys([*artifacts_of(self.record["parts"]), *(view.artifact for view in self.views)]))
+
+
+def artifacts_of(parts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The artifacts that parts of a view's record build on, also those that measure gates, each once."""
+    # References that an earlier version wrote have no gates.
+    return list(dict.fromkeys(each["artifact"] for part in parts for each in (*part["needs"], *part.get("gates", ()))))
 
 
 def make_views(study: Study, name: str, study_file: str, parts: Mapping[str, Part]) -> list[View]:

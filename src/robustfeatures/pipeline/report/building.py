@@ -14,8 +14,9 @@ from filelock import FileLock
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, hash_file, read_json, write_atomically, write_json
-from robustfeatures.pipeline.plan.gates import describe_failure
 from robustfeatures.pipeline.plan.identity import identify_science
+from robustfeatures.pipeline.plan.view import artifacts_of
+from robustfeatures.pipeline.report.gates import describe_failure
 from robustfeatures.pipeline.report.outdated import forget_marks, mark_outdated
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
@@ -90,9 +91,8 @@ class ViewJob:
 
         below = [read_json(self.artifacts.reference(view["artifact"]))["recipe"] for view in self.record["views"]]
         for record in (self.record, *below):
-            for part in record["parts"]:
-                for need in part["needs"]:
-                    collect(need["artifact"])
+            for artifact in artifacts_of(record["parts"]):
+                collect(artifact)
         return list(found.values())
 
     def _results(self, experiment: Experiment, part: Mapping[str, Any]) -> Results:

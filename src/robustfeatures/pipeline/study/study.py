@@ -191,14 +191,13 @@ def _check_names(study: Study) -> None:
 def _check_gates(study: Study) -> None:
     """Check that gates name trainings, and derived sets whose attack can succeed or fail."""
     attacked = [name for name, derived in study.derived.items() if isinstance(derived.method, TargetedAttack)]
-    for kind, gated, pieces in (
-        ("clean_accuracy", study.gates.clean_accuracy, list(study.training)),
-        ("attack_success", study.gates.attack_success, attacked),
+    for kind, what, gated, pieces in (
+        ("clean_accuracy", "training", study.gates.clean_accuracy, list(study.training)),
+        ("attack_success", "derived set made by a targeted attack", study.gates.attack_success, attacked),
     ):
         for name in gated:
             if name not in pieces:
-                what = "training" if kind == "clean_accuracy" else "derived set made by a targeted attack"
-                raise UserError(f"gates.{kind}: {name!r} is no {what}{suggest(name, pieces)}")
+                raise UserError(f"gates.{kind}.{name}: is no {what}{suggest(name, pieces)}")
 
 
 def _check_seeds(study: Study) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 from robustfeatures.experiments.shared.intervals import Interval
 from robustfeatures.experiments.shared.resampling import can_resample, intervals_over_images
 from robustfeatures.pipeline.report.building import ViewFiles
+from robustfeatures.pipeline.report.gates import describe_failures
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
@@ -42,7 +43,7 @@ def make(view: ViewJob) -> ViewFiles:
 def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
     """The rows of one experiment's claims. With one seed their intervals are over test images where these are known.
 
-    If a gate of the study failed, the values stand, and no claim is tested.
+    If a gate of the study failed, the rows have their values, but no intervals, and no claim is tested.
     """
     if experiment.claims is None:
         return []
@@ -55,6 +56,7 @@ def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
         for claim, interval in zip(claims, intervals, strict=True)
     ]
     if results.failed_gates:
-        reason = f"not tested: {'; '.join(results.failed_gates)}"
-        rows = [{**row, "verdict": "not tested", "quantity": f"{row['quantity']}; {reason}"} for row in rows]
+        untested = {"verdict": "not tested", "low": None, "high": None, "interval": "", "margin": None}
+        reason = describe_failures(results.failed_gates)
+        rows = [{**row, **untested, "quantity": f"{row['quantity']}; {reason}"} for row in rows]
     return rows
