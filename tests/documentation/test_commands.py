@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,9 +55,12 @@ def test_commands_run_as_written(path: Path, reader: Reader) -> None:
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "docs").glob("*/*.yaml")), ids=page_id)
 def test_the_studies_beside_results_can_be_read(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "results/raw/mnist10k").mkdir(parents=True)
+    """They are copied to the other studies, which they may extend."""
+    for folder in ("mnist10k", "cifar10"):
+        (tmp_path / "results" / "raw" / folder).mkdir(parents=True)
+    shutil.copytree(REPOSITORY / "workflow" / "studies", tmp_path / "studies")
     monkeypatch.chdir(tmp_path)
-    assert read_study(path).experiments
+    assert read_study(shutil.copy(path, tmp_path / "studies" / "copied.yaml")).experiments
 
 
 def test_the_lists_name_nothing_that_no_page_says() -> None:
