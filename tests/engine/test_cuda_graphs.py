@@ -7,6 +7,8 @@ No graph is recorded here: a stand-in calls the function on the tensors that the
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -105,3 +107,9 @@ def test_off_by_default(network: Network, digits: Digits, monkeypatch: pytest.Mo
     for _ in range(3):
         attack(frozen_network, digits, 1000)
     assert StandIn.recorded == []
+    # In a process where no test has turned it on.
+    code = (
+        "import torch; from robustfeatures.engine.fast_path import has_fast_path; "
+        "assert not has_fast_path(torch.device('cuda'))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -72,8 +71,11 @@ def test_photographs_of_many_sizes(studies: Path, tmp_path: Path) -> None:
     assert study.data is not None
     assert (study.data.size, study.data.test, study.data.validation) == (64, None, 0.15)
     assert study.robustness is not None
+    # Four times as many pixels as in the study for photographs: radii that are twice as large.
+    like = read_study(studies / "cifar10-mini.yaml")
+    assert like.robustness is not None
     assert study.robustness.eps == pytest.approx([0.25 * 2, 0.5 * 2])
-    assert sqrt(64 * 64 / (32 * 32)) == 2
+    assert study.robustness.eps == pytest.approx([2 * eps for eps in like.robustness.eps])
     assert (study.published_setting, study.reduced) == (None, False)
 
 

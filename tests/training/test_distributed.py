@@ -144,8 +144,8 @@ class StopNowError(Exception):
     """Raised in the middle of a training."""
 
 
-def train_with_stops(folder: Path) -> tuple[Trained, Trained]:
-    """A training, and the same one stopped in each of its steps, from checkpoint to checkpoint."""
+def train_with_stops(folder: Path) -> tuple[Trained, Trained, int]:
+    """A training, and the same one stopped in each of its steps, from checkpoint to checkpoint; how often it was."""
     checkpoints.INTERVAL = 0.0
     seen = 0
 
@@ -157,16 +157,19 @@ def train_with_stops(folder: Path) -> tuple[Trained, Trained]:
 
     adversary = replace(ADVERSARY, random_start=True)
     whole = train_in_float32(distributed.train, adversary=adversary)
-    while True:
+    for stops in range(50):
         kept = checkpoints.Checkpoints(folder)
         try:
-            return whole, train_in_float32(distributed.train, adversary=adversary, checkpoints=kept, progress=stop)
+            resumed = train_in_float32(distributed.train, adversary=adversary, checkpoints=kept, progress=stop)
         except StopNowError:
             continue
+        return whole, resumed, stops
+    raise AssertionError("the training never ends")
 
 
 def test_a_training_stopped_at_any_step_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    whole, resumed = run_together(train_with_stops, (tmp_path,), 3, threads=1, gpus=False)
+    whole, resumed, stops = run_together(train_with_stops, (tmp_path,), 3, threads=1, gpus=False)
+    assert stops >= 3
     assert apart(whole.state, resumed.state) == 0
     assert whole.history == resumed.history
 

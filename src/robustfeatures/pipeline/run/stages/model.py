@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.models.own_files import declare_file
 from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.run.checkpoints import Checkpoints
+from robustfeatures.pipeline.run.device_models import DeviceModels
 from robustfeatures.pipeline.run.gpus import check_enough, visible_gpus
 from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.training.loop import HistoryRow
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The seconds inside training, and further costs by name.
-Costs = tuple[float, dict[str, float]]
+# The seconds inside training, further costs by name, and the devices that made the weights.
+Facts = tuple[float, dict[str, float], DeviceModels]
 
 
 def make(parameters: Model | Pretrained, folder: Path, job: Job) -> None:
@@ -41,12 +42,12 @@ def make(parameters: Model | Pretrained, folder: Path, job: Job) -> None:
         return
     processes = parameters.training.gpus_per_training
     if processes is not None:
-        job.computing_seconds, job.costs = _train_together(parameters, folder, job, processes)
+        job.computing_seconds, job.costs, job.blocks.models = _train_together(parameters, folder, job, processes)
         return
     _finish(train_model(parameters, job, _checkpoints(job)), parameters, folder, job)
 
 
-def _train_together(parameters: Model, folder: Path, job: Job, processes: int) -> Costs:
+def _train_together(parameters: Model, folder: Path, job: Job, processes: int) -> Facts:
     """Train in several processes, one for each GPU; without GPUs, they share the threads of the job."""
     import torch
 
@@ -59,7 +60,7 @@ def _train_together(parameters: Model, folder: Path, job: Job, processes: int) -
     return run_together(_train_share, (parameters, folder, job), processes, threads=threads, gpus=gpus)
 
 
-def _train_share(parameters: Model, folder: Path, job: Job) -> Costs:
+def _train_share(parameters: Model, folder: Path, job: Job) -> Facts:
     """Train with the share of this process; the first process writes the result."""
     from torch import distributed
 
@@ -72,7 +73,8 @@ def _train_share(parameters: Model, folder: Path, job: Job) -> Costs:
     found = train_model(parameters, job, _checkpoints(job), train)
     if distributed.get_rank() == 0:
         _finish(found, parameters, folder, job)
-    return job.computing_seconds, job.costs
+    # A checkpoint that was loaded here says which devices made it; the parent has not seen it.
+    return job.computing_seconds, job.costs, job.blocks.models
 
 
 def _finish(found: TrainedModel, parameters: Model, folder: Path, job: Job) -> None:
