@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,8 @@ def find_gates(pieces: Pieces, recipes: Iterable[Recipe]) -> list[Gate]:
     for recipe in recipes:
         recipe.collect(found)
     measured = {_what_is_measured(recipe) for recipe in found.values()} - {None}
-    gates = [gate for recipe in found.values() for gate in _gates_on(pieces, recipe)]
+    original = _original_data(pieces)
+    gates = [gate for recipe in found.values() for gate in _gates_on(pieces, recipe, original)]
     return [gate for gate in gates if _what_is_measured(gate.measured) not in measured]
 
 
@@ -68,29 +69,29 @@ def check_all_used(pieces: Pieces, gates: Iterable[Gate]) -> None:
                 raise UserError(f"gates.{kind}.{name}: no experiment of the study uses {what}")
 
 
-def _gates_on(pieces: Pieces, recipe: Recipe) -> Iterator[Gate]:
+def _gates_on(pieces: Pieces, recipe: Recipe, original: Sequence[Recipe]) -> Iterator[Gate]:
     gates = pieces.study.gates
     if isinstance(recipe.parameters, Model) and gates.clean_accuracy:
         data = recipe.inputs["data"]
         # An experiment may give a network a label and probes of its own.
         is_the_studys = recipe.parameters.architecture == pieces.study.architecture
-        if is_the_studys and data.digest in {known.digest for known in _original_data(pieces).values()}:
+        if is_the_studys and data.digest in [known.digest for known in original]:
             for name, least in gates.clean_accuracy.items():
                 if recipe.parameters.training == pieces.training(name):
                     measured = pieces.evaluation(recipe, eps=(0.0,), data=data, attacks=(UNUSED,), norm="l2")
                     yield Gate(CLEAN_ACCURACY, name, recipe.label, least, measured)
     if isinstance(recipe.parameters, Derived):
         for name, least in gates.attack_success.items():
-            if recipe.family in {f"{data.label}-{name}" for data in _original_data(pieces).values()}:
+            if recipe.family in [f"{data.label}-{name}" for data in original]:
                 seed = recipe.parameters.seed
                 measured = make_attack_success(pieces, recipe.family, recipe, recipe.inputs["source"], seed)
                 yield Gate(ATTACK_SUCCESS, name, recipe.label, least, measured)
 
 
-def _original_data(pieces: Pieces) -> Mapping[str, Recipe]:
-    """The original data sets that the study names, by their names."""
+def _original_data(pieces: Pieces) -> Sequence[Recipe]:
+    """The original data sets that the study names."""
     names = [*(["D"] if pieces.study.data is not None else []), *pieces.study.other_data]
-    return {name: pieces.data(name) for name in names}
+    return [pieces.data(name) for name in names]
 
 
 def _what_is_measured(recipe: Recipe) -> tuple[str, ...] | None:
