@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import secrets
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,21 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 def read_json(path: Path) -> Any:
     """The JSON value in a file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def link_or_copy(path: Path, place: Path) -> None:
+    """Link a file at `place`. Copy it where the disk has no links, or if another user owns it and keeps its rights.
+
+    The original stays, in case of a kill.
+    """
+    try:
+        if path.stat().st_uid == os.geteuid():
+            place.hardlink_to(path)
+            return
+    except OSError as error:
+        if isinstance(error, ABSENT):
+            raise
+    shutil.copyfile(path, place)
 
 
 def sync_to_disk(path: Path) -> None:

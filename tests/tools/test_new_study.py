@@ -23,7 +23,7 @@ from tests.tools.made import STUDIES
 def studies(tmp_path: Path) -> Path:
     folder = tmp_path / "studies"
     folder.mkdir()
-    for name in ("digits", "cifar10-mini", "at-odds-mnist"):
+    for name in ("digits", "digits-full", "cifar10-mini", "at-odds-mnist"):
         shutil.copy(STUDIES / f"{name}.yaml", folder)
     return folder
 
@@ -92,6 +92,8 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
             list(write_study(*arguments))
     with pytest.raises(UserError, match="--like: at-odds-mnist has Linf radii"):
         list(write_study("mine", folder, studies, like="at-odds-mnist"))
+    with pytest.raises(UserError, match=r"--like: digits-full extends digits, and .* choose digits"):
+        list(write_study("mine", folder, studies, like="digits-full"))
     assert sorted(studies.iterdir()) == before
 
 

@@ -95,6 +95,14 @@ def test_a_failed_job_says_why_in_the_last_lines(workspace: Workspace) -> None:
     assert (workspace.folder / log.removeprefix("  log: ")).is_file()
 
 
+def test_the_expected_time_is_that_of_the_jobs_that_run(workspace: Workspace) -> None:
+    """The study has a training of many hours, and this run has not."""
+    workspace.edit("workflow/studies/smoke.yaml", "steps: 2}", "steps: 2}\n    epochs: 100000000")
+    done = workspace.snakemake("--config", "study=smoke", "--until", "data")
+    assert list((workspace.folder / "results" / "artifacts" / "data").glob("*.json"))
+    assert "expected to take" not in done.stdout + done.stderr
+
+
 def test_lint(workspace: Workspace) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", "--lint"], cwd=workspace.folder, capture_output=True, text=True, check=False

@@ -22,6 +22,7 @@ from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.plan.sizes import data_size
 from robustfeatures.pipeline.study.config import read_config
 from robustfeatures.pipeline.study.study import find_study, read_study
+from robustfeatures.pipeline.study.yaml import read_yaml
 
 # Small grey images are like the digits. The networks and radii of the other study are those of photographs.
 LIKE_SMALL, LIKE_PHOTOGRAPHS = "digits", "cifar10-mini"
@@ -44,8 +45,8 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     By default that is one for small grey images or one for photographs. Yields lines on what was chosen.
 
     Raises:
-        UserError: the name is taken or wrong, the folder's layout is wrong, the study `like` has Linf radii or no data,
-            or the new study cannot be planned. Then no file is left.
+        UserError: the name is taken or wrong, the folder's layout is wrong, the study `like` extends another one, has
+            Linf radii or no data, or the new study cannot be planned. Then no file is left.
     """
     path = studies / f"{name}.yaml"
     config = read_config({"study": name})
@@ -115,6 +116,11 @@ def _find_shape(folder: Path, listings: Mapping[str, Listing]) -> tuple[tuple[in
 def _scale(original: Path, shape: tuple[int, int, int]) -> float:
     """By what to multiply L2 lengths, so that a component of an image changes as much as in the original study."""
     study = read_study(original)
+    extended = read_yaml(original).get("extends")
+    if extended is not None:
+        raise UserError(
+            f"--like: {original.stem} extends {extended}, and only the text of one file is copied; choose {extended}"
+        )
     size: Size | None = None if study.data is None else data_size(study.data)
     if size is None:
         raise UserError(f"--like: {original.stem} has no data whose size is known; choose another study")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from zarr.storage import LocalStore
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.data.pixels import Statistics, channel_statistics
 from robustfeatures.errors import UserError, suggest
-from robustfeatures.files import ABSENT
+from robustfeatures.files import link_or_copy
 from robustfeatures.pipeline.store.stored_images import StoredImages, shard_file
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def join_shards(path: Path, splits: Mapping[str, ShardedSplit]) -> None:
         for number, shard in enumerate(split.shards):
             place = path / name / "images" / shard_file(number, array.ndim)
             place.parent.mkdir(parents=True)
-            _link_or_copy(shard, place)
+            link_or_copy(shard, place)
     _write_statistics(path, root)
 
 
@@ -108,21 +107,6 @@ def _read_statistics(group: zarr.Group, channels: int, folder: Path) -> Statisti
     with _explain_errors(folder / "zarr.json", f"damaged: {STATISTICS}"):
         mean, std = (np.array(found[name], dtype=np.float64).reshape(channels) for name in ("mean", "std"))
     return mean, std
-
-
-def _link_or_copy(path: Path, place: Path) -> None:
-    """Link a file at `place`. Copy it where the disk has no links, or if another user owns it and keeps its rights.
-
-    The original stays, in case of a kill.
-    """
-    try:
-        if path.stat().st_uid == os.geteuid():
-            place.hardlink_to(path)
-            return
-    except OSError as error:
-        if isinstance(error, ABSENT):
-            raise
-    shutil.copyfile(path, place)
 
 
 class _Folder(LocalStore):

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -148,9 +148,9 @@ class Remote:
             raise DamagedError(f"{self.address}/{name}: damaged") from error
         return manifest
 
-    def acceptances(self) -> Iterator[tuple[str, bytes]]:
-        """The names and bytes of all undamaged acceptances."""
-        for name in self.sizes(ACCEPTANCES):
+    def acceptances(self, known: Set[str]) -> Iterator[tuple[str, bytes]]:
+        """The names and bytes of all undamaged acceptances but those with a known name."""
+        for name in self.sizes(ACCEPTANCES).keys() - known:
             content = self.read(f"{ACCEPTANCES}/{name}")
             with suppress(ValueError):
                 if content is not None and re.fullmatch(r"\w+-[0-9a-f]+\.json", name):

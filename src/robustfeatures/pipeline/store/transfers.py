@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -14,8 +13,9 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 
 from robustfeatures.errors import StoppedError, UserError
-from robustfeatures.files import hash_file, write_atomically
+from robustfeatures.files import hash_file, link_or_copy, write_atomically
 from robustfeatures.pipeline.store.acceptances import FOLDER, list_acceptances, read_acceptance
+from robustfeatures.pipeline.store.content import Hashes, find_inode
 from robustfeatures.pipeline.store.lease import HeldError
 from robustfeatures.pipeline.store.remote import DamagedError, Remote
 from robustfeatures.pipeline.store.sealed import MANIFEST
@@ -94,9 +94,9 @@ def pull(
 
 def pull_acceptances(store: Store, remote: Remote) -> None:
     """Fetch all acceptances of a remote that the store does not have."""
-    for name, content in remote.acceptances():
-        if not (store.root / FOLDER / name).exists():
-            write_atomically(store.root / FOLDER / name, content)
+    known = {path.name for path in list_acceptances(store.root)}
+    for name, content in remote.acceptances(known):
+        write_atomically(store.root / FOLDER / name, content)
 
 
 def read_manifests(remote: Remote, keys: Iterable[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -241,10 +241,10 @@ def _pull(
         if came:
             _fetch(remote, manifest, lease.scratch / FETCHED, transfer)
             lease.fresh.mkdir()
-            _arrange(manifest, lease.scratch / FETCHED, lease.fresh)
+            hashes = _arrange(manifest, lease.scratch / FETCHED, lease.fresh)
             # The store counts the files again, and writes the same manifest.
             facts = {name: value for name, value in manifest.items() if name not in ("key", "files", "seal")}
-            store.publish(lease, facts)
+            store.publish(lease, facts, hashes)
         else:
             transfer.count(_size(manifest))
         discard(lease.scratch)
@@ -271,13 +271,12 @@ def _fetch(remote: Remote, manifest: Mapping[str, Any], folder: Path, transfer: 
         raise RefusedError(str(error)) from error
 
 
-def _arrange(manifest: Mapping[str, Any], fetched: Path, payload: Path) -> None:
-    """Give the fetched files the names that they have in the payload. They stay, in case of a kill."""
+def _arrange(manifest: Mapping[str, Any], fetched: Path, payload: Path) -> Hashes:
+    """Give the fetched files the names that they have in the payload; returns their hashes, which were checked."""
+    hashes: Hashes = {}
     for name, facts in manifest["files"].items():
         place = payload / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            place.hardlink_to(fetched / facts["sha256"])
-        except OSError:
-            # Some file systems have no links.
-            shutil.copyfile(fetched / facts["sha256"], place)
+        link_or_copy(fetched / facts["sha256"], place)
+        hashes[find_inode(place)] = facts["sha256"]
+    return hashes
