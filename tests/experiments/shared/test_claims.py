@@ -14,6 +14,7 @@ from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.pipeline.report.building import read_published
+from robustfeatures.pipeline.report.tables import make_sheets
 from robustfeatures.pipeline.report.views.table import render_markdown
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.yaml import read_yaml
@@ -111,7 +112,8 @@ def test_published_numbers_stand_beside_the_papers_setting_alone() -> None:
 def test_markdown_labels_what_is_published(comparable: bool) -> None:
     given = results(comparable=comparable)
     table = add_published(summarise_seeds(ROWS, ["row", "eps"]), given, ["row", "eps"])
-    text = render_markdown(load_experiment("A1"), given, table, ["Study: a study."])
+    experiment = load_experiment("A1")
+    text = render_markdown(experiment, given, make_sheets(table, given, experiment), ["Study: a study."])
     measured, published = text.split("Published, without a measurement beside it (Table 7; CIFAR-10):")
     assert "10.00 ± 10.00" in measured
     assert "-14.84 to 34.84" in measured

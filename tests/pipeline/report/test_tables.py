@@ -62,7 +62,8 @@ def rows_of(tabular: str) -> tuple[str, list[list[str]]]:
 def test_tabulars_have_one_cell_per_column() -> None:
     given = test_claims.results(comparable=True)
     table = add_published(summarise_seeds(test_claims.ROWS, ["row", "eps"]), given, ["row", "eps"])
-    text = render_latex(load_experiment("A1"), given, table, ["Study: 100 % a study."])
+    experiment = load_experiment("A1")
+    text = render_latex(experiment, given, make_sheets(table, given, experiment), ["Study: 100 % a study."])
     tabulars = re.findall(r"\\begin\{tabular\}.*?\\end\{tabular\}", text, re.DOTALL)
     read = [rows_of(tabular) for tabular in tabulars]
     assert [len(rows) for _, rows in read] == [1 + 2, 1 + 4, 1 + 6]
@@ -166,9 +167,11 @@ def test_rows_of_other_seeds_say_how_many() -> None:
 def test_warnings_stand_above_the_table() -> None:
     noted = replace(test_claims.results(comparable=False), notes=["gradients are masked"])
     table = summarise_seeds(test_claims.ROWS, ["row", "eps"])
-    text = render_markdown(load_experiment("A1"), noted, table, [])
+    experiment = load_experiment("A1")
+    sheets = make_sheets(table, noted, experiment)
+    text = render_markdown(experiment, noted, sheets, [])
     assert text.index("**Warning: gradients are masked**") < text.index("|")
-    assert "% Warning: gradients are masked\n" in render_latex(load_experiment("A1"), noted, table, [])
+    assert "% Warning: gradients are masked\n" in render_latex(experiment, noted, sheets, [])
 
 
 def test_intervals_of_shares_stay_within_0_and_100() -> None:

@@ -21,6 +21,7 @@ from robustfeatures.pipeline.report.outdated import forget_marks, mark_outdated
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.checks import PUBLISHED
+from robustfeatures.pipeline.study.validation import find_adapter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +98,6 @@ class ViewJob:
 
     def _results(self, experiment: Experiment, part: Mapping[str, Any]) -> Results:
         import pandas as pd
-        from pydantic import TypeAdapter
 
         from robustfeatures.experiments.experiment import Results
         from robustfeatures.experiments.shared.masking import find_warnings
@@ -145,7 +145,7 @@ class ViewJob:
             histories=histories.assign(accuracy=percent(histories["value"])) if len(histories) else histories,
             measurements=read["measurements"],
             payloads=payloads,
-            settings=TypeAdapter(experiment.settings).validate_python(part["settings"], strict=False),
+            settings=find_adapter(experiment.settings).validate_python(part["settings"], strict=False),
             published=None if published is None else pd.DataFrame(published["rows"]),
             published_source="" if published is None else published["source"],
             published_setting="" if published is None else published["setting"],
@@ -194,11 +194,10 @@ def find_repeated_networks(needs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def read_evaluation(recipe: Mapping[str, Any]) -> Evaluation:
     """The parameters of an evaluation from its recipe's record; its attacks are in the order in which they run."""
-    from pydantic import TypeAdapter
-
     from robustfeatures.attacks.evaluating.settings import Evaluation
 
-    return TypeAdapter(Evaluation).validate_python(recipe["parameters"], strict=False)
+    found: Evaluation = find_adapter(Evaluation).validate_python(recipe["parameters"], strict=False)
+    return found
 
 
 def attack_names(recipe: Mapping[str, Any]) -> list[str]:

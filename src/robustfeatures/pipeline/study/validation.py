@@ -40,7 +40,7 @@ def validate(kind: type[T], value: Any, where: str) -> T:
     # Strict validation accepts lists as tuples only from JSON. YAML's dates become text.
     text = json.dumps(to_json(value), default=str)
     try:
-        found: T = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # every class is hashable
+        found: T = find_adapter(kind).validate_json(text)  # type: ignore[arg-type]  # every class is hashable
     except ValidationError as error:
         # A misspelt field may also be a missing one. The message names the misspelling.
         first = min(error.errors(), key=lambda details: details["type"] not in UNKNOWN)
@@ -49,8 +49,8 @@ def validate(kind: type[T], value: Any, where: str) -> T:
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Cached, because making an adapter takes longer than using it, and a grid validates many trainings."""
+def find_adapter(kind: Any) -> TypeAdapter[Any]:
+    """Pydantic's adapter of a class. Cached, because making one takes longer than using it."""
     return TypeAdapter(kind)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from robustfeatures.errors import make_printable
 from robustfeatures.pipeline.report.building import ViewFiles
 from robustfeatures.pipeline.report.provenance import describe_provenance
@@ -30,14 +28,15 @@ def make(view: ViewJob) -> ViewFiles:
     ((experiment, results),) = view.experiments()
     assert experiment.table is not None
     table = limit_intervals(experiment.table(results), experiment.units)
+    sheets = make_sheets(table, results, experiment)
     made = describe_provenance(experiment, results, view.record, view.recipes())
     contents = {
         ".csv": table.to_csv(index=False, lineterminator="\n").encode(),
-        ".md": render_markdown(experiment, results, table, made).encode(),
-        ".tex": render_latex(experiment, results, table, made).encode(),
+        ".md": render_markdown(experiment, results, sheets, made).encode(),
+        ".tex": render_latex(experiment, results, sheets, made).encode(),
     }
-    sheets = [_describe_sheet(sheet) for sheet in make_sheets(table, results, experiment)]
-    return ViewFiles(contents, {"sheets": sheets, "warnings": list(results.notes), "provenance": made})
+    described = [_describe_sheet(sheet) for sheet in sheets]
+    return ViewFiles(contents, {"sheets": described, "warnings": list(results.notes), "provenance": made})
 
 
 def _describe_sheet(sheet: Sheet) -> dict[str, Any]:
@@ -46,16 +45,16 @@ def _describe_sheet(sheet: Sheet) -> dict[str, Any]:
     return {"title": sheet.title, "columns": columns, "rows": sheet.cells.to_numpy().tolist()}
 
 
-def render_markdown(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
+def render_markdown(experiment: Experiment, results: Results, sheets: Sequence[Sheet], made: Sequence[str]) -> str:
     """The measured values, then the published ones, labelled as such, then the lines of the provenance (`made`)."""
     parts = [f"# {experiment.id}: {experiment.title}"]
     parts += [f"**Warning: {escape_markdown(note)}**" for note in results.notes]
-    for sheet in make_sheets(table, results, experiment):
+    for sheet in sheets:
         parts += [escape_markdown(sheet.title), as_markdown(sheet.cells)]
     return "\n\n".join([*parts, "\n".join(f"- {escape_markdown(line)}" for line in made)]) + "\n"
 
 
-def render_latex(experiment: Experiment, results: Results, table: pd.DataFrame, made: Sequence[str]) -> str:
+def render_latex(experiment: Experiment, results: Results, sheets: Sequence[Sheet], made: Sequence[str]) -> str:
     """One tabular per table of the Markdown. Everything else is a comment, so that a document can input the file."""
     said = [
         f"{experiment.id}: {experiment.title}",
@@ -63,5 +62,5 @@ def render_latex(experiment: Experiment, results: Results, table: pd.DataFrame, 
         *made,
     ]
     parts = ["\n".join(f"% {line}" for line in [*said, "Needs the package booktabs."])]
-    parts += [f"% {sheet.title}\n{as_latex(sheet.cells)}" for sheet in make_sheets(table, results, experiment)]
+    parts += [f"% {sheet.title}\n{as_latex(sheet.cells)}" for sheet in sheets]
     return "\n".join(parts)
