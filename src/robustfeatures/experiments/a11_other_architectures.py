@@ -102,7 +102,7 @@ def claims(results: Results) -> list[Claim]:
     compared = (
         ("standard training on D_R gives more robustness than on D", robust, "D_R-images", "D", 1.0, 0.0),
         (
-            "training on D_NR yields almost no robustness: D gives at least as much (within 1 point)",
+            "training on D_NR gives no more robustness than on D (within 1 point)",
             robust,
             "D",
             "D_NR-images",

@@ -87,7 +87,7 @@ def claims(results: Results) -> list[Claim]:
         ("Standard training on D_R gives more robustness than on D_NR", "D_R-{}", "D_NR-{}", 0.0),
         ("Adversarial training on D is more robust than standard training on D_R", "adversarial", "D_R-{}", 0.0),
         (
-            "Training on D_NR yields almost no robustness: D gives at least as much (within 1 point)",
+            "Training on D_NR gives no more robustness than on D (within 1 point)",
             "standard",
             "D_NR-{}",
             -1.0,
