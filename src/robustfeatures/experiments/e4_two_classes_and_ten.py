@@ -187,8 +187,8 @@ def claims(results: Results) -> list[Claim]:
             Claim(
                 "An attack on its own cross-entropy overestimates the robustness of a network trained on all classes",
                 SECTION,
-                f"accuracy ({norm}), mean over radii: {name_network(read_out, OWN)} minus the same under the attack on the "
-                "read-out",
+                f"accuracy ({norm}), mean over radii: {name_network(read_out, OWN)} minus the same under the attack "
+                "on the read-out",
                 list(many[task, read_out, OWN] - many[task, read_out, READ_OUT]),
                 setting=f"{task}, {read_out}",
                 control=True,

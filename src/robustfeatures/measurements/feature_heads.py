@@ -8,10 +8,10 @@ slides do not define features and heads for real images. This module applies the
   length of D. The clusters of the theory have this length, because their centres have the length sqrt(D). The feature
   mu_j is the mean of x over class j. Without the subtraction every cosine would be near 1, because representations
   after ReLU share a large part between all classes.
-- The outputs are f_c(x) = 1/m sum over r of ReLU(<w_(c,r), x> + b_(c,r)), trained with cross-entropy by gradient
-  descent on all images from small weights. One head has two classes, the first half of the K classes and the second
-  half; its loss is the logistic loss of f_1 - f_-1. The other head has all K classes. There the slides have one neuron
-  per class. One neuron may be dead from the start, so here f_c is a mean of m neurons as well.
+- The outputs are f_c(x) = 1/m sum over r of ReLU(<w_(c,r), x> + b_(c,r)). They are trained with cross-entropy, by
+  gradient descent on all images from small weights. One head has two classes: the first half of the K classes, and
+  the second half. Its loss is the logistic loss of f_1 - f_-1. The other head has all K classes. There the slides have
+  one neuron per class. One neuron may be dead from the start, so here f_c is a mean of m neurons as well.
 
 With m = K/2 the 2-class head has K neurons, one row of the matrix each. A row of the K-class head is the mean over the
 m neurons of a class. The second layer is fixed, so the weights of the first layer are the equivalent weights.

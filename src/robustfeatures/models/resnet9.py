@@ -46,11 +46,11 @@ class ScaledMaximum(nn.Module):
 def resnet9(*, num_classes: int, image_shape: tuple[int, int, int], width: int = 64) -> Network:
     """ResNet-9, the fast residual network of DAWNBench; its representation has 8 `width` = 512 components.
 
-    Page (2018), "How to Train Your ResNet", part 4 (github.com/davidcpage/cifar10-fast): a convolution of `width` = 64
-    filters, then three layers of 2, 4 and 8 `width` filters, each pooled by 2; a residual of two convolutions follows
-    the first and the last. The logits there are multiplied by 1/8; here the representation is, which gives the same
-    function. The head has a bias, which it lacks there. Convolutions start as in `he_normal`, the head as torch's
-    default. Images must have at least 8 pixels a side, because of three poolings by 2.
+    Page (2018), "How to Train Your ResNet", part 4 (github.com/davidcpage/cifar10-fast). First comes a convolution of
+    `width` = 64 filters. Three layers of 2, 4 and 8 `width` filters follow, each pooled by 2. The first and the last of
+    them end in a residual of two convolutions. The logits there are multiplied by 1/8. Here the representation is,
+    which gives the same function. The head has a bias, which it lacks there. Convolutions start as in `he_normal`, the
+    head as torch's default. Images must have at least 8 pixels a side, because of three poolings by 2.
     """
     features = nn.Sequential(
         OrderedDict(

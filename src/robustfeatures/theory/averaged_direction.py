@@ -11,9 +11,9 @@ With averaged weights, w_s = sum over J_s of mu_j, the attack of norm r moves th
 and those of J_- likewise with the sides exchanged. Without biases f changes its sign at t = d/k, r = sqrt(d/k), for any
 sizes of the sides. This is the least perturbation (`ideal_radii`), so the direction is the best one.
 
-With biases b_+ and b_-, a point of J_+ is right only if d - k t + b_+ - b_- > 0, and a point of J_- only if
+With biases b_+ and b_-, a point of J_+ is right only if d - k t + b_+ - b_- > 0. A point of J_- is right only if
 d - k t - b_+ + b_- > 0. The sum of both says that one side errs everywhere for r >= sqrt(d/k). The other side may
-withstand: for a large b_+ the answer is always J_+, and the robust accuracy is the share of J_+ at every radius. So the
+withstand. For a large b_+ the answer is always J_+, and the robust accuracy is the share of J_+ at every radius. So the
 theorem needs more than it says. If all centres are right without attack, |b_+ - b_-| < d, and no point is robust at
 r = 2 sqrt(d/k).
 

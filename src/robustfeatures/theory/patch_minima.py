@@ -3,8 +3,8 @@
 Proposition 3.1: with w_ir = gamma v_i the empirical risk tends to 0 as gamma grows, but the adversarial test error is
 1 - o(1). Proposition 3.2: with w_ir = gamma u_i the risk tends to 0 and the adversarial test error is o(1).
 
-Without noise both risks have a closed form. The own class has the margin F_y = m sum over p of s(gamma c_p), the sum
-over J_NR with c = beta or over J_R with c = alpha, all other outputs are 0, and the loss is log(1 + (k - 1) e^-F_y).
+Without noise both risks have a closed form. The output of the own class is F_y = m sum over p of s(gamma c_p). The sum
+goes over J_NR with c = beta, or over J_R with c = alpha. All other outputs are 0. The loss is log(1 + (k - 1) e^-F_y).
 
 Whether the second half of Proposition 3.2 follows from Assumption 2.3 depends on the ball, in which the perturbation of
 each patch has a norm of at most eps.
@@ -20,9 +20,9 @@ training also carry planted robust features.
 
 If beta / sqrt(2) < eps < beta, both propositions can hold. The perturbation of Proposition 3.1 moves each patch of J_NR
 by eps (v_j - v_y) / sqrt(2), so <v_j, X(p)> = eps / sqrt(2) exceeds <v_y, X(p)> = beta - eps / sqrt(2). For
-Proposition 3.2 let gamma (alpha + eps) <= rho, so that s is z^q / (q rho^(q - 1)) throughout. Without noise no
-perturbation makes F_j larger than m s(gamma eps) per patch, or F_y smaller than m s(gamma (alpha - eps)) per patch of
-J_R, so the class is safe if
+Proposition 3.2 let gamma (alpha + eps) <= rho, so that s is z^q / (q rho^(q - 1)) throughout. There is no noise. A
+patch adds at most m s(gamma eps) to F_j. A patch of J_R leaves at least m s(gamma (alpha - eps)) of F_y. So the class is
+safe if
 
     P eps^q < |J_R| (alpha - eps)^q.
 
