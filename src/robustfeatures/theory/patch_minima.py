@@ -21,8 +21,8 @@ training also carry planted robust features.
 If beta / sqrt(2) < eps < beta, both propositions can hold. The perturbation of Proposition 3.1 moves each patch of J_NR
 by eps (v_j - v_y) / sqrt(2), so <v_j, X(p)> = eps / sqrt(2) exceeds <v_y, X(p)> = beta - eps / sqrt(2). For
 Proposition 3.2 let gamma (alpha + eps) <= rho, so that s is z^q / (q rho^(q - 1)) throughout. There is no noise. A
-patch adds at most m s(gamma eps) to F_j. A patch of J_R leaves at least m s(gamma (alpha - eps)) of F_y. So the class is
-safe if
+patch adds at most m s(gamma eps) to F_j. A patch of J_R leaves at least m s(gamma (alpha - eps)) of F_y. So the class
+is safe if
 
     P eps^q < |J_R| (alpha - eps)^q.
 
