@@ -10,13 +10,14 @@ import pandas as pd
 import yaml
 
 from docs.generators.fields import Tables, show_cell
-from docs.generators.results import DOCS, count_claims, find_claims, find_studies
+from docs.generators.results import DOCS, PHOTOGRAPHS, count_claims, find_claims, find_studies
 from docs.generators.schemas import find_identifiers, make_schemas
 from robustfeatures.tools.describe import Description, find_description
 
 STUDIES = DOCS.parent / "workflow" / "studies"
 # Where there is a choice, settings are those of the study that has nearly all experiments.
 PREFERRED = "digits-full"
+COLUMNS = ("experiment", "what it shows", "on photographs", "on digits and toy models")
 STUDY_PAGE = "../reference/study.md"
 STAGES = {
     "data": "data set",
@@ -51,21 +52,28 @@ def make_experiment_page(identifier: str) -> str:
 def make_index_page() -> str:
     """All experiments by paper, with the verdicts of each study."""
     lines = ["# Experiments", "", "One page for each experiment: what it shows, what it needs, and what was found."]
-    lines += ["The last column counts the sentences of the paper by verdict, for each study that is kept here."]
+    lines += ["The last columns count the sentences of the paper by verdict, for each study that is kept here."]
     paper = ""
     for identifier in find_identifiers():
         found = describe_experiment(identifier)
         title = "Controls" if identifier.startswith("X") else f"[{found.paper}]({found.url})"
         if title != paper:
-            lines += ["", f"## {title}", "", "| experiment | what it shows | results |", "|---|---|---|"]
+            lines += ["", f"## {title}", "", f"| {' | '.join(COLUMNS)} |", "|---|---|---|---|"]
             paper = title
-        results = (
-            f"[{study}](../{study}/README.md)" + (f": {counts}" if (counts := count_claims(study, identifier)) else "")
-            for study in find_studies(identifier)
-        )
+        studies = find_studies(identifier)
         link = f"[{identifier}: {found.experiment.title}]({identifier}.md)"
-        lines.append(f"| {link} | {show_cell(_begin_sentence(found))} | {'<br>'.join(results) or 'not run'} |")
+        results = [
+            "<br>".join(_count_results(study, identifier) for study in studies if (study in PHOTOGRAPHS) is shown)
+            for shown in (True, False)
+        ]
+        cells = [link, show_cell(_begin_sentence(found)), *(each or "not run" for each in results)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _count_results(study: str, identifier: str) -> str:
+    counts = count_claims(study, identifier)
+    return f"[{study}](../{study}/README.md)" + (f": {counts}" if counts else "")
 
 
 def _begin_sentence(found: Description) -> str:
