@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from docs.generators.results import DOCS, PHOTOGRAPHS
 from tests.conftest import REPOSITORY
 
 ON_GITHUB = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "config/README.md", "results/README.md")
@@ -47,6 +48,10 @@ def test_links_of_the_pages_outside_the_site(name: str) -> None:
     path = REPOSITORY / name
     targets = [target for target in find_links(path) if not target.startswith("https://")]
     assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_studies_on_photographs_are_kept_here() -> None:
+    assert [name for name in PHOTOGRAPHS if not (DOCS / name / "README.md").is_file()] == []
 
 
 def test_the_readme_is_short() -> None:

@@ -92,7 +92,7 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
             list(write_study(*arguments))
     with pytest.raises(UserError, match="--like: at-odds-mnist has Linf radii"):
         list(write_study("mine", folder, studies, like="at-odds-mnist"))
-    with pytest.raises(UserError, match=r"--like: digits-full extends digits, and .* choose digits"):
+    with pytest.raises(UserError, match=r"--like: digits-full extends another study, .* choose digits$"):
         list(write_study("mine", folder, studies, like="digits-full"))
     assert sorted(studies.iterdir()) == before
 

@@ -96,11 +96,18 @@ def test_a_failed_job_says_why_in_the_last_lines(workspace: Workspace) -> None:
 
 
 def test_the_expected_time_is_that_of_the_jobs_that_run(workspace: Workspace) -> None:
-    """The study has a training of many hours, and this run has not."""
-    workspace.edit("workflow/studies/smoke.yaml", "steps: 2}", "steps: 2}\n    epochs: 100000000")
-    done = workspace.snakemake("--config", "study=smoke", "--until", "data")
-    assert list((workspace.folder / "results" / "artifacts" / "data").glob("*.json"))
-    assert "expected to take" not in done.stdout + done.stderr
+    """The study has a training of many hours. Its data cannot be read, so that no run gets there."""
+    own = workspace.folder / "own.npz"
+    np.savez(own, images=np.full((40, 1, 8, 8), 2.0, np.float32), labels=np.arange(40) % 4)
+    given = f"source: npz\n  path: own.npz\n  sha256: {hash_file(own)}"
+    workspace.edit("workflow/studies/smoke.yaml", "source: digits", given)
+    workspace.edit("workflow/studies/smoke.yaml", "batch_size: 64", "batch_size: 8")
+    workspace.edit("workflow/studies/smoke.yaml", "steps: 2}", "steps: 2}\n    epochs: 10000000000")
+    whole = workspace.snakemake(check=False)
+    assert " jobs, expected to take " in whole.stdout + whole.stderr
+    short = workspace.snakemake("--until", "data", check=False)
+    assert "Job stats" in short.stdout + short.stderr
+    assert "expected to take" not in short.stdout + short.stderr
 
 
 def test_lint(workspace: Workspace) -> None:

@@ -28,7 +28,8 @@ def new(
     name: Annotated[str, typer.Argument(help="The name of the study to write.")],
     data: Annotated[Path, typer.Option("--data", help="A folder of images, with a folder for each class.")],
     like: Annotated[
-        str | None, typer.Option("--like", help="The study whose trainings and experiments it gets.")
+        str | None,
+        typer.Option("--like", help="The study whose trainings and experiments it gets; one that extends no other."),
     ] = None,
 ) -> None:
     """Write a study for a folder of images: classes, image size, SHA-256 and radii are filled in."""

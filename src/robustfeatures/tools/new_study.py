@@ -58,6 +58,7 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     small = shape[0] == 1 and max(shape[1:]) <= SMALL_SIDE
     base = like or (LIKE_SMALL if small else LIKE_PHOTOGRAPHS)
     original = find_study(studies, base)
+    _check_whole(original)
     shares = {split: share for split, share in SHARES.items() if split not in listings}
     block = _data_block(folder, digest_images(data, listings), listings, classes, side, shares)
     text = _adapt(original, folder, block, _scale(original, shape))
@@ -74,6 +75,20 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     yield f"{path}: {images} images of {len(classes)} classes, {shape[0]} x {shape[1]} x {shape[2]}, as in {base}"
     yield f"plan it: snakemake -n --config study={name}"
     yield f"build it: snakemake --cores all --config study={name}"
+
+
+def _check_whole(study: Path) -> None:
+    """Check that the study is written in one file, whose text can be copied.
+
+    Raises:
+        UserError: it extends another study.
+    """
+    read_study(study)
+    whole = study
+    while "extends" in (values := read_yaml(whole)):
+        whole = whole.with_name(f"{values['extends']}.yaml")
+    if whole != study:
+        raise UserError(f"--like: {study.stem} extends another study, and one file is copied; choose {whole.stem}")
 
 
 def _adapt(original: Path, folder: Path, data: str, factor: float) -> str:
@@ -116,11 +131,6 @@ def _find_shape(folder: Path, listings: Mapping[str, Listing]) -> tuple[tuple[in
 def _scale(original: Path, shape: tuple[int, int, int]) -> float:
     """By what to multiply L2 lengths, so that a component of an image changes as much as in the original study."""
     study = read_study(original)
-    extended = read_yaml(original).get("extends")
-    if extended is not None:
-        raise UserError(
-            f"--like: {original.stem} extends {extended}, and only the text of one file is copied; choose {extended}"
-        )
     size: Size | None = None if study.data is None else data_size(study.data)
     if size is None:
         raise UserError(f"--like: {original.stem} has no data whose size is known; choose another study")

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustfeatures.errors import UserError
+from robustfeatures.errors import StoppedError, UserError
 from robustfeatures.files import ABSENT, read_json
 from robustfeatures.models.own_files import declare_file
 from robustfeatures.pipeline.plan.identity import clear_caches, differences, identify_science, identity_digest
@@ -303,9 +303,10 @@ def compute(
         folder.mkdir()
     try:
         import_module(stage.module).make(parameters, folder, job)
+    except StoppedError as error:
+        raise StoppedError(f"{artifact}: {error}") from error
     except UserError as error:
-        # The callers tell a job that was stopped, and one whose blocks another job holds, from a mistake.
-        raise type(error)(f"{artifact}: {error}") from error
+        raise UserError(f"{artifact}: {error}") from error
     clear_caches()
     _check_code(record)
     if lease is not None:

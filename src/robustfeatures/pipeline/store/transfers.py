@@ -272,11 +272,14 @@ def _fetch(remote: Remote, manifest: Mapping[str, Any], folder: Path, transfer: 
 
 
 def _arrange(manifest: Mapping[str, Any], fetched: Path, payload: Path) -> Hashes:
-    """Give the fetched files the names that they have in the payload; returns their hashes, which were checked."""
+    """Give the fetched files the names that they have in the payload; returns the hashes of those that were linked.
+
+    A link has the inode of the file that was hashed when it was fetched. A copy has its own, and is hashed again.
+    """
     hashes: Hashes = {}
     for name, facts in manifest["files"].items():
         place = payload / name
         place.parent.mkdir(parents=True, exist_ok=True)
         link_or_copy(fetched / facts["sha256"], place)
-        hashes[find_inode(place)] = facts["sha256"]
+        hashes[find_inode(fetched / facts["sha256"])] = facts["sha256"]
     return hashes
