@@ -81,12 +81,17 @@ def lines_of_models(text: str) -> int:
     return int(found[1])
 
 
-def test_a_failed_job_says_why_in_the_last_lines(workspace: Workspace) -> None:
+def give_wrong_images(workspace: Workspace) -> None:
+    """Images with values above 1, which the job that reads them refuses."""
     own = workspace.folder / "own.npz"
     np.savez(own, images=np.full((40, 1, 8, 8), 2.0, np.float32), labels=np.arange(40) % 4)
     given = f"source: npz\n  path: own.npz\n  sha256: {hash_file(own)}"
     workspace.edit("workflow/studies/smoke.yaml", "source: digits", given)
     workspace.edit("workflow/studies/smoke.yaml", "batch_size: 64", "batch_size: 8")
+
+
+def test_a_failed_job_says_why_in_the_last_lines(workspace: Workspace) -> None:
+    give_wrong_images(workspace)
     done = workspace.snakemake(check=False)
     assert done.returncode != 0
     message, log = done.stderr.splitlines()[-2:]
@@ -97,11 +102,7 @@ def test_a_failed_job_says_why_in_the_last_lines(workspace: Workspace) -> None:
 
 def test_the_expected_time_is_that_of_the_jobs_that_run(workspace: Workspace) -> None:
     """The study has a training of many hours. Its data cannot be read, so that no run gets there."""
-    own = workspace.folder / "own.npz"
-    np.savez(own, images=np.full((40, 1, 8, 8), 2.0, np.float32), labels=np.arange(40) % 4)
-    given = f"source: npz\n  path: own.npz\n  sha256: {hash_file(own)}"
-    workspace.edit("workflow/studies/smoke.yaml", "source: digits", given)
-    workspace.edit("workflow/studies/smoke.yaml", "batch_size: 64", "batch_size: 8")
+    give_wrong_images(workspace)
     workspace.edit("workflow/studies/smoke.yaml", "steps: 2}", "steps: 2}\n    epochs: 10000000000")
     whole = workspace.snakemake(check=False)
     assert " jobs, expected to take " in whole.stdout + whole.stderr
