@@ -51,9 +51,7 @@ def job_log(workspace: Workspace, job: int) -> str:
     return "".join(path.read_text() for path in logs)
 
 
-# A second signal, which Slurm and Snakemake may both pass on, can cut the words "with a checkpoint saved". The next try
-# shows that there is one.
-STOPPED = "stopped by SIGTERM"
+SAVED = "stopped by SIGTERM with a checkpoint saved"
 # The controller looks at time limits every 30 s only, so that end comes first, while most of the training is left.
 ENDS = {"TIMEOUT": "its time limit", "CANCELLED": "scancel", "FAILED": "SIGKILL"}
 
@@ -72,7 +70,7 @@ def _end_in_every_way(cluster: Cluster, workspace: Workspace) -> None:
             trainer.send_signal(signal.SIGKILL)
         else:
             cluster.end_in(job, 1)
-        assert state == "FAILED" or until(lambda job=job: STOPPED in job_log(workspace, job), 60)
+        assert state == "FAILED" or until(lambda job=job: SAVED in job_log(workspace, job), 60)
         assert cluster.wait(job, *ENDS, "COMPLETED", seconds=120) == state
 
 

@@ -49,9 +49,13 @@ WIDTH_OF_FILES = 200
 def stop(*_: object) -> None:
     """A handler of SIGTERM.
 
+    A second signal, which Slurm and Snakemake may both pass on, does not cut the message of the first.
+
     Raises:
-        StoppedError: always.
+        StoppedError: the program is not ending already.
     """
+    if isinstance(sys.exception(), StoppedError):
+        return
     raise StoppedError("stopped by SIGTERM; run again, and it goes on from what is finished")
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
-from robustfeatures.errors import UserError
+from robustfeatures.cli.app import stop
+from robustfeatures.errors import StoppedError, UserError
 from robustfeatures.pipeline.run.checkpoints import DIGEST_BYTES, Checkpoints
 from robustfeatures.pipeline.run.device_models import DeviceModels
 
@@ -114,3 +116,24 @@ def test_a_training_goes_on_only_on_the_same_model_of_gpu(tmp_path: Path) -> Non
     # The first model has its part in all later states.
     with pytest.raises(UserError, match="mix_gpu_models: true"):
         step_of(Checkpoints(tmp_path, DeviceModels(second)))
+
+
+def test_a_second_signal_does_not_cut_the_message(tmp_path: Path) -> None:
+    """It comes when the training has given the handlers back, while the program ends."""
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with pytest.raises(StoppedError, match="stopped by SIGTERM with a checkpoint saved"):
+            _stop_twice(tmp_path)
+        with pytest.raises(StoppedError, match="goes on from what is finished"):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop_twice(folder: Path) -> None:
+    try:
+        with Checkpoints(folder) as kept:
+            signal.raise_signal(signal.SIGTERM)
+            kept.save({})
+    finally:
+        signal.raise_signal(signal.SIGTERM)
