@@ -56,6 +56,16 @@ def test_the_time_of_an_adversarial_training(tmp_path: Path) -> None:
     assert "resnet50, bfloat16, 2 threads, 1000 images a second in training, 2000 in each step" in measured
 
 
+def test_the_time_of_a_measurement_that_attacks(tmp_path: Path) -> None:
+    """Three attacks of 50 steps at each of eight radii; before them and after each, the images are classified."""
+    forwards = 10_000 * 3 * (2 * 50 * 8 + 9)
+    _, _, _, name, longest, *_ = told(
+        "feature-averaging", "measurement", "cifar10-CIFAR-10-k-class", tmp_path, Speed(1.0, 2000.0), 2
+    )
+    assert name.startswith("measurement/cifar10-CIFAR-10-k-class")
+    assert float(longest) == pytest.approx(forwards / 2 / 2000 / 3600, abs=0.1)
+
+
 def test_several_gpus_share_a_training(tmp_path: Path) -> None:
     hours = []
     for name, gpus in (("one", ""), ("four", "\n    gpus_per_training: 4")):

@@ -82,7 +82,7 @@ def expect(
 
     Whether one has to is known from the rate that the requests of jobs assume. Only then a speed is measured: that of
     the network with the most work, with the precision and the threads of its jobs. The time is that of training,
-    attacking and evaluating alone. Evaluations may take less, because they leave out images that are broken. `cores`
+    attacking and evaluating alone. Attacks may take less, because they leave out images that are broken. `cores`
     are those of all jobs, `device` is "cpu" or "cuda".
     """
     missing = {task.name: task for task in tasks if not artifacts.reference(task.name).exists()}
@@ -97,12 +97,11 @@ def expect(
 
     if not any(sum(assumed_seconds(found) for _, found in job) > LONG_SECONDS for job in work.values()):
         return None
-    recipe, _ = max((each for job in work.values() for each in job), key=lambda each: each[1].operations)
+    recipe, largest = max((each for job in work.values() for each in job), key=lambda each: each[1].operations)
     architecture, size = network_of(recipe), original_data_size(recipe)
     assert size is not None
-    precision: Precision = recipe.parameters.precision  # type: ignore[union-attr]
     try:
-        speed = measure(architecture, size.shape, precision, device, threads)
+        speed = measure(architecture, size.shape, largest.precision, device, threads)
     except UserError as error:
         return f"{len(missing)} jobs, some of them long; {error}"
     per_forward = forward_operations(architecture, size.shape)
@@ -114,9 +113,10 @@ def expect(
     at_once = max(1, cores // threads) if device == "cpu" else 1
     total = max(sum(hours.values()) / at_once, hours[longest])
     width = "" if architecture.width is None else f" of width {architecture.width}"
+    network = f"{architecture.name}{width}, {largest.precision}, {threads} threads"
     return (
         f"{len(missing)} jobs, expected to take {total:.1f} h on this machine with {cores} cores; the longest, "
-        f"{longest}, {hours[longest]:.1f} h. Measured: {architecture.name}{width}, {precision}, {threads} threads, "
+        f"{longest}, {hours[longest]:.1f} h. Measured: {network}, "
         f"{speed.updates:.0f} images a second in training, {speed.attack_steps:.0f} in each step of an attack."
     )
 

@@ -61,7 +61,11 @@ def test_a_gate_is_on_all_that_builds_on_its_subject() -> None:
         ("two-pathways-cifar10-cpu", "B3", {"whole-standard", "cifar10-D_det"}),
         # The experiments of at-odds-2019 give the networks labels of their own.
         ("at-odds-cifar10-cpu", "C2", {"cifar10-standard-against-standard"}),
-        ("feature-averaging-cpu", "E4", {"cifar10-standard", "cifar10-halves-standard"}),
+        (
+            "feature-averaging-cpu",
+            "E4",
+            {"cifar10-standard", "cifar10-halves-standard", "mnist-on-mnist", "mnist-parity-on-mnist"},
+        ),
         ("smoke", "A2", set()),
     ],
 )

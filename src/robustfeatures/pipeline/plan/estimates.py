@@ -21,6 +21,7 @@ from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.settings import Data
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
+from robustfeatures.measurements.registry import FORWARDS
 from robustfeatures.models.registry import find_network
 from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.plan.recipe import find_architecture
@@ -39,14 +40,14 @@ GPU_RATES: Mapping[Precision, float] = {"float32": 1e13, "bfloat16": 1e14}
 CORE_RATE = 15e9
 # A job with less work does not need a GPU: a processor core takes less than two hours for it.
 LEAST_GPU_OPERATIONS = 1e14
-# Forward passes that a measurement is taken to do for each image. Only its module knows how many.
+# Forward passes that a measurement which does not tell its work is taken to do for each image.
 MEASUREMENT_FORWARDS = 100
 # The work of one image in forward passes.
 UPDATE, ATTACK_STEP = 3, 2
 # Images per second when reading and writing, for every network: assumed too.
 READING_RATE = 200.0
 
-# Only the module of a measurement knows how much it computes, so that all measurements ask for the same.
+# Measurements ask for this, and those of `measurements/registry.py` for the time of their attacks too.
 MEASUREMENT_SECONDS = 1800.0
 MEASUREMENT_MEGABYTES = 8000
 
@@ -98,7 +99,7 @@ def forward_operations(architecture: Architecture, image_shape: tuple[int, int, 
 def estimate(recipe: Recipe) -> Estimate:
     """The estimate for one artifact. Where the images cannot be counted, only the start of the job is estimated."""
     if isinstance(recipe.parameters, Measurement):
-        return Estimate(0, 0, MEASUREMENT_MEGABYTES, MEASUREMENT_SECONDS)
+        return _estimate_measurement(recipe, recipe.parameters)
     size, processes = original_data_size(recipe), find_processes(recipe)
     if size is None or isinstance(recipe.parameters, Data):
         images = 0 if size is None else sum(size.images.values())
@@ -115,6 +116,23 @@ def estimate(recipe: Recipe) -> Estimate:
     )
 
 
+def _estimate_measurement(recipe: Recipe, parameters: Measurement) -> Estimate:
+    """The estimate for a measurement; one that does not tell its work has MEASUREMENT_SECONDS alone."""
+    size = original_data_size(recipe) if parameters.module in FORWARDS else None
+    if size is None:
+        return Estimate(0, 0, MEASUREMENT_MEGABYTES, MEASUREMENT_SECONDS)
+    forwards = FORWARDS[parameters.module](parameters.settings) * size.images.get(
+        parameters.settings.get("split", "test"), 0
+    )
+    return Estimate(
+        0,
+        forwards * forward_operations(network_of(recipe), size.shape),
+        MEASUREMENT_MEGABYTES,
+        MEASUREMENT_SECONDS,
+        precision=parameters.settings["precision"],
+    )
+
+
 def find_processes(recipe: Recipe) -> int:
     """The number of processes that make an artifact: one, but for a training on several GPUs."""
     return (isinstance(recipe.parameters, Model) and recipe.parameters.training.gpus_per_training) or 1
@@ -128,7 +146,7 @@ def needs_gpu(recipe: Recipe) -> bool:
     match recipe.parameters:
         case Data() | Pretrained():
             return False
-        case Measurement():
+        case Measurement(module=module) if module not in FORWARDS:
             return any(_measured_operations(each) >= LEAST_GPU_OPERATIONS for each in find_networks(recipe))
     if original_data_size(recipe) is None or find_processes(recipe) > 1:
         return True
@@ -150,10 +168,16 @@ def _measured_operations(network: Recipe) -> float:
 
 
 def network_of(recipe: Recipe) -> Architecture:
-    """The network that a recipe trains, reads, attacks or evaluates."""
-    made = recipe
-    if isinstance(recipe.parameters, Derived | Evaluation):
-        made = recipe.inputs["source" if isinstance(recipe.parameters, Derived) else "model"]
+    """The network that a recipe trains, reads, attacks, evaluates or measures."""
+    match recipe.parameters:
+        case Derived():
+            made = recipe.inputs["source"]
+        case Evaluation():
+            made = recipe.inputs["model"]
+        case Measurement():
+            made = recipe.inputs.get("source") or recipe.inputs["model"]
+        case _:
+            made = recipe
     architecture = find_architecture(made.parameters)
     assert architecture is not None
     return architecture

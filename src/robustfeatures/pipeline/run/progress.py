@@ -17,25 +17,35 @@ log = logging.getLogger(__name__)
 # Seconds between two reports to the log and to `robustfeatures status`.
 REPORT_EVERY = 5.0
 LINE = "{percentage:.0f} % of {total_fmt} images, {rate_fmt}, {remaining} left"
+LINE_OF_PARTS = "{percentage:.0f} %, {remaining} left"
 
 
 class Progress:
-    """Reports progress. It is called with the images done and their total, and is cheap enough for every batch."""
+    """Reports progress. It is called with what is done and the total, and is cheap enough for every batch.
+
+    Most stages count images, each once per epoch, attack, radius or step. Measurements count what they go through.
+    """
 
     def __init__(self, stage: str, label: str, path: Path, *, terminal: bool) -> None:
         self.stage = stage
         self.label = label
         self.path = path
         self.terminal = terminal
+        self.counts_images = stage != "measurement"
         self._bar: tqdm[Any] | None = None
         self._reported = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """Report `done` of `total` images. An image counts once per epoch, attack, radius or step."""
+        """Report `done` of `total`."""
         if self._bar is None:
             # A job that continues from a checkpoint measures its rate from there.
             self._bar = tqdm(
-                desc=self.label, total=total, initial=done, unit=" images", unit_scale=True, disable=not self.terminal
+                desc=self.label,
+                total=total,
+                initial=done,
+                unit=" images" if self.counts_images else " parts",
+                unit_scale=self.counts_images,
+                disable=not self.terminal,
             )
             self._first, self._began = done, time.monotonic()
         self._bar.update(done - self._bar.n)
@@ -49,7 +59,14 @@ class Progress:
     def _report(self, done: int, total: int, elapsed: float) -> None:
         rate = (done - self._first) / elapsed if elapsed > 0 and done > self._first else None
         line = tqdm.format_meter(
-            done, total, elapsed, unit=" images", unit_scale=True, rate=rate, bar_format=LINE, initial=self._first
+            done,
+            total,
+            elapsed,
+            unit=" images",
+            unit_scale=True,
+            rate=rate,
+            bar_format=LINE if self.counts_images else LINE_OF_PARTS,
+            initial=self._first,
         )
         log.info("%s: %s", self.label, line)
         report = {
