@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from robustfeatures.files import write_json
+from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.status import State, draw, find_state, format_duration
 from tests.tools.made import Made
 
@@ -39,6 +40,14 @@ def test_counts_by_stage(made: Made) -> None:
     assert re.search(rf"derived +0 of {count['derived']}\n", text)
     assert "lacks" not in text
     assert printed(state, every=True).count("lacks ") == len(state.missing)
+
+
+def test_payloads_in_another_store_are_told(made: Made, tmp_path: Path) -> None:
+    recipe = next(iter(made.plan.recipes.values()))
+    made.make(recipe)
+    assert find_state(made.plan, made.artifacts, made.store).lost == 0
+    other = find_state(made.plan, made.artifacts, Store(tmp_path / "other"))
+    assert f"\n1 were made, but are not in the store {tmp_path / 'other'}; --store names another" in printed(other)
 
 
 def test_time_left_follows_what_finished_jobs_took(made: Made) -> None:

@@ -184,6 +184,13 @@ def test_status_and_gc(built: Workspace) -> None:
     complete = built.command("status")
     assert complete.stdout.splitlines()[0].split() == ["43", "of", "43", "artifacts", "are", "there"]
     assert built.command("verify").stdout == "every payload is whole\n"
+    (built.folder / "results/store").rename(built.folder / "moved")
+    assert "were made, but are not in the store results/store; --store names another" in built.command("status").stdout
+    assert built.command("status", "--store", "moved").stdout == complete.stdout
+    assert built.command("gc", "--store", "moved").stdout.startswith(
+        "kept: what the studies with results here use: smoke\n"
+    )
+    (built.folder / "moved").rename(built.folder / "results/store")
     figure = built.folder / "results/smoke/figures/A1.pdf"
     figure.rename(figure.with_suffix(".aside"))
     assert "lacks figure/smoke-A1-" in built.command("status", "--all").stdout

@@ -84,8 +84,8 @@ def find_artifact(artifact: str) -> Path:
     return find_reference(artifact, Artifacts(ARTIFACTS))
 
 
-def find_store(given: Path | None) -> Store:
-    """The given store, or that of config.yaml.
+def find_store(given: Path | None, configured: Config | None = None) -> Store:
+    """The given store, or that of a configuration, by default of config.yaml.
 
     Raises:
         UserError: another version of this package wrote the store.
@@ -93,7 +93,7 @@ def find_store(given: Path | None) -> Store:
     from robustfeatures.pipeline.store.format import check_format
     from robustfeatures.pipeline.store.store import Store
 
-    root = given if given is not None else Path(read_configuration(CONFIG, None).store)
+    root = given if given is not None else Path((configured or read_configuration(CONFIG, None)).store)
     check_format(root)
     return Store(root)
 

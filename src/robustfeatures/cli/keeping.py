@@ -64,6 +64,7 @@ def accept(
     check: Annotated[str, typer.Option("--check", help="How many of each stage to make again, or all.")] = "3",
     config: ConfigOption = CONFIG,
     study: StudyOption = None,
+    store: StoreOption = None,
 ) -> None:
     """Keep a study's payloads after a refactoring, if the cheapest of each stage, made again, have the same bytes."""
     from robustfeatures.pipeline.plan.plan import unfold
@@ -72,14 +73,15 @@ def accept(
     if check != "all" and not (check.isdecimal() and int(check) > 0):
         raise UserError(f"--check: {check!r} is neither all nor a number above 0")
     configured, count = read_configuration(config, study), None if check == "all" else int(check)
-    plan, store = unfold(configured, STUDIES), find_store(Path(configured.store))
-    print_lines(lines(plan, configured.study, store, Path(configured.raw), check=count, reason=reason))
+    plan, found = unfold(configured, STUDIES), find_store(store, configured)
+    print_lines(lines(plan, configured.study, found, Path(configured.raw), check=count, reason=reason))
 
 
 @app.command()
 def gc(
     config: ConfigOption = CONFIG,
     study: Annotated[list[str] | None, typer.Option("--study", help="Keep this study alone; may be repeated.")] = None,
+    store: StoreOption = None,
     unfinished: Annotated[
         bool,
         typer.Option("--unfinished", help="Also checkpoints and blocks no job is at work on, and damaged payloads."),
@@ -101,7 +103,7 @@ def gc(
 
     artifacts = Artifacts(ARTIFACTS)
     configured = read_configuration(config)
-    store = find_store(Path(configured.store))
+    found = find_store(store, configured)
     here = [] if study else studies_with_results(artifacts, STUDIES)
     print_lines([f"kept: what the studies with results here use: {', '.join(here)}"] if here else [])
     # The configured study must be built if it has results, because others of its results may be under way.
@@ -111,16 +113,16 @@ def gc(
         [unfold(read_configuration(config, name), STUDIES) for name in names] for names in (whole, partly)
     )
     said = "removed" if delete else "would remove"
-    unneeded = find_unneeded(plans, artifacts, store, with_results=with_results)
+    unneeded = find_unneeded(plans, artifacts, found, with_results=with_results)
     print_lines(f"{'not kept' if everyone else 'kept'}: {line}" for line in unneeded.kept())
     keys = unneeded.keys(everyone=everyone)
-    payloads, total = describe_payloads(keys, artifacts, store)
+    payloads, total = describe_payloads(keys, artifacts, found)
     for key in keys:
         if delete:
-            store.remove(key)
+            found.remove(key)
         print_lines([f"{said} {payloads[key]}"])
     print_lines([f"{said} {total}"] if keys else [])
-    for folder in leftovers(store, unfinished=unfinished, everyone=everyone):
+    for folder in leftovers(found, unfinished=unfinished, everyone=everyone):
         if delete:
             discard(folder)
         left = delete and os.path.lexists(folder)

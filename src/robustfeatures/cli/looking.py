@@ -79,6 +79,7 @@ def describe(
 def status(
     config: ConfigOption = CONFIG,
     study: StudyOption = None,
+    store: StoreOption = None,
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds, until Ctrl-C.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Also list the missing artifacts.")] = False,
 ) -> None:
@@ -90,14 +91,14 @@ def status(
     from robustfeatures.tools.status import draw, find_state
 
     configured = read_configuration(config, study)
-    plan, artifacts, store = unfold(configured, STUDIES), Artifacts(ARTIFACTS), find_store(Path(configured.store))
+    plan, artifacts, found = unfold(configured, STUDIES), Artifacts(ARTIFACTS), find_store(store, configured)
     console = make_console()
     if not watch:
-        console.print(draw(find_state(plan, artifacts, store), every=every))
+        console.print(draw(find_state(plan, artifacts, found), every=every))
         return
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            live.update(draw(find_state(plan, artifacts, store), every=every), refresh=True)
+            live.update(draw(find_state(plan, artifacts, found), every=every), refresh=True)
             time.sleep(WATCH_SECONDS)
 
 

@@ -55,7 +55,7 @@ def show(path: Path, store: Store, *, curves: bool = False) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in built["packages"].items())
     yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"
     yield from accepted_lines(reference)
-    there = "" if store.manifest(reference["key"]) else " (missing or damaged)"
+    there = "" if store.manifest(reference["key"]) else " (missing or damaged; --store names another store)"
     yield f"lies in: {folder}{there}, {reference['bytes'] / 1e6:.2f} MB"
 
 

@@ -38,12 +38,16 @@ class State:
     counts: artifacts that are there and all artifacts, by stage or kind of view, inputs first.
     missing: the artifacts that are not there.
     seconds_left: what the missing artifacts take one after another; None before the first artifact is there.
+    store: the folder of payloads.
+    lost: how many of the missing artifacts were made, but their payloads are not in the store.
     """
 
     counts: Mapping[str, tuple[int, int]]
     missing: Sequence[str]
     running: Sequence[Running]
     seconds_left: float | None
+    store: Path
+    lost: int
 
     def describe_time(self) -> str:
         """The time left at the present number of jobs."""
@@ -69,7 +73,9 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     missing = [name for name in names if name not in there]
     left = _expect([plan.recipes[name] for name in missing if name in plan.recipes], running, _ratios(plan, artifacts))
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
-    return State({stage: (found[stage], all_of[stage]) for stage in stages}, missing, running, left)
+    counts = {stage: (found[stage], all_of[stage]) for stage in stages}
+    lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
+    return State(counts, missing, running, left, store.root, lost)
 
 
 def _find_running(store: Store) -> Iterator[Running]:
@@ -142,6 +148,9 @@ def draw(state: State, *, every: bool) -> Group:
         for stage, (found, of) in state.counts.items():
             stages.add_row(Text(f"  {stage}"), Text(f"{found} of {of}", justify="right"))
         shown += [stages, Text(state.describe_time())]
+    if state.lost:
+        line = f"{state.lost} were made, but are not in the store {state.store}; --store names another store"
+        shown.append(Text(make_printable(line)))
     if state.running:
         jobs = Table.grid(padding=(0, 2))
         for job in state.running:
