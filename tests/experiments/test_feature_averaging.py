@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.data.settings import Data, MergeClasses
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import e3_heads_on_frozen_features as e3
@@ -17,6 +19,7 @@ from robustfeatures.experiments import e4_two_classes_and_ten as e4
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.measurements import feature_heads, two_sides
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.pipeline.study.study import Study, read_study
 from robustfeatures.pipeline.study.validation import validate
@@ -112,10 +115,14 @@ def test_a_neuron_with_one_large_lambda_is_no_average() -> None:
     assert all("least over largest lambda" in quantity for quantity in verdicts)
 
 
-def test_a_panel_for_each_head() -> None:
-    figure = e3.figure(heads())
+def test_a_panel_for_each_head(tmp_path: Path) -> None:
+    names = ("cat", "dog", "bird", "frog")
+    images = ImageDataset(np.zeros((4, 1, 2, 2), np.float32), np.arange(4), {"source_index": np.arange(4)}, names)
+    write_dataset(tmp_path / "D.zarr", {"train": images})
+    figure = e3.figure(replace(heads(), payloads={("D", 0): tmp_path / "D.zarr"}))
     assert [axes.get_title() for axes in figure.axes[:3]] == [e3.FEATURES, e3.TWO_CLASSES, e3.K_CLASSES]
     np.testing.assert_allclose(figure.axes[1].images[0].get_array()[2], [-0.1, 0.0, 0.5, 0.4])
+    assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == list(names)
 
 
 def test_both_networks_are_asked_for_the_same_sides(study: Study) -> None:

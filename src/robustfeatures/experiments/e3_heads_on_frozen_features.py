@@ -44,9 +44,9 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One measurement per seed."""
+    """D, whose classes have names, and one measurement per seed."""
     label = pieces.data().label
-    return [
+    measured = [
         Need(
             "heads",
             seed,
@@ -66,6 +66,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         )
         for seed in pieces.study.seeds
     ]
+    return [Need("D", pieces.study.seeds[0], pieces.data()), *measured]
 
 
 def add_relation(rows: pd.DataFrame) -> pd.DataFrame:
@@ -92,15 +93,19 @@ def table(results: Results) -> pd.DataFrame:
 def figure(results: Results) -> Figure:
     """The cosine matrices, a panel per head, and of the features with one another."""
     from robustfeatures.experiments.shared.plots import heat_map
+    from robustfeatures.pipeline.store.datasets import read_dataset
 
+    (original,) = results.payloads.values()
+    names = dict(enumerate(read_dataset(original, "train", in_memory=False).class_names))
+    rows = results.measurements
     return heat_map(
-        results.measurements,
+        rows.assign(feature=rows["feature"].map(names)),
         row="neuron",
         column="feature",
         value="cosine",
         panel="head",
         label="cosine",
-        xlabel="feature (class)",
+        xlabel="feature of the class",
         ylabel="neuron",
         limits=(-1.0, 1.0),
         cell="{:.1f}".format,
