@@ -66,7 +66,10 @@ def make_index_page() -> str:
             "<br>".join(_count_results(study, identifier) for study in studies if (study in PHOTOGRAPHS) is shown)
             for shown in (True, False)
         ]
-        cells = [link, show_cell(_begin_sentence(found)), *(each or "not run" for each in results)]
+        # A toy model asks nothing of a study.
+        lacking = ("not run" if found.asked else "toy model", "not run")
+        shown_results = (each or otherwise for each, otherwise in zip(results, lacking, strict=True))
+        cells = [link, show_cell(_begin_sentence(found)), *shown_results]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
