@@ -22,8 +22,13 @@ LISTED = [
 ]
 # A9 is Restricted ImageNet and nothing else; tests/experiments/test_a9_restricted_imagenet.py builds it in miniature.
 WITHOUT_SMALL_RUN = {"A9"}
-# Parts of CIFAR-10 or a short schedule: neither small enough to try out, nor at the paper's scale.
-SHORTENED = {"cifar10-mini", "not-bugs-cifar10-fast", *(name for name in STUDIES if "-cpu" in name)}
+# Parts of CIFAR-10, a short schedule or reduced digits: they need a download, and are not at the paper's scale.
+SHORTENED = {
+    "cifar10-mini",
+    "not-bugs-cifar10-fast",
+    "two-pathways-cross-digits",
+    *(name for name in STUDIES if "-cpu" in name),
+}
 
 
 def sources(study: Study) -> set[str]:
