@@ -13,7 +13,12 @@ from robustfeatures.pipeline.report.verdicts import count_verdicts, describe_cou
 DOCS = Path(__file__).parents[1]
 # These come first, the others follow in the order of their names.
 FIRST = ("digits", "digits-full", "theory")
-PHOTOGRAPHS = ("not-bugs-cifar10-seed0", "cifar10-mini", "feature-learning-photographs")
+PHOTOGRAPHS = (
+    "not-bugs-cifar10-seed0",
+    "feature-averaging-cifar10",
+    "cifar10-mini",
+    "feature-learning-photographs",
+)
 
 
 def find_studies(identifier: str) -> list[str]:
