@@ -7,7 +7,7 @@ A claim that they do not cover is listed with the reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from robustfeatures.experiments import b3_hyperparameters as b3
 from robustfeatures.experiments import b5_cross_set_transfer as b5
 from robustfeatures.experiments import c7_linear_classifiers as c7
 from robustfeatures.experiments import c8_robustness_at_odds as c8
+from robustfeatures.experiments import d3_feature_learning_accuracy as d3
 from robustfeatures.experiments import d4_representation_attacks as d4
 from robustfeatures.experiments import x1_robust_feature_leakage as x1
 from robustfeatures.experiments import x2_learning_from_errors as x2
@@ -147,8 +148,7 @@ def radius_of_training(rows: pd.DataFrame) -> Results:
     clean = rows[rows["under"] == "no attack"]
     standard = clean[clean["row"] == "standard"].drop_duplicates("norm").assign(eps_train=0.0)
     found = pd.concat([standard, clean[clean["row"] == "robust"]])
-    found = found.assign(row=found["norm"] + found["eps_train"].astype(str), epoch=100, probe="test", images=1)
-    return make_results(histories=found)
+    return make_results(evaluations=found.assign(row=found["norm"] + found["eps_train"].astype(str), eps=0.0))
 
 
 def under_attack(rows: pd.DataFrame) -> Results:
@@ -193,10 +193,9 @@ def robustness_at_odds() -> Results:
 
 
 def feature_learning(rows: pd.DataFrame) -> Results:
-    rows = rows.assign(epoch=1, probe=rows["measure"])
-    tested = rows["measure"].isin(["clean", "robust"])
-    evaluations = rows[tested].assign(eps=rows["measure"].eq("robust").astype(float))
-    return make_results(evaluations=evaluations, histories=rows[~tested].drop(columns="measure"))
+    of_test_images = rows["measure"].isin(["clean", "robust"])
+    images = rows["measure"].mask(of_test_images, d3.TEST_IMAGES)
+    return make_results(evaluations=rows.assign(images=images, eps=rows["measure"].eq("robust").astype(float)))
 
 
 def representation_attacks() -> Results:
@@ -268,9 +267,9 @@ CASES = find_cases()
 
 
 def claims_of(case: Case) -> list[Claim]:
-    claims: Callable[[Results], Iterable[Claim]] | None = load_experiment(case.experiment).claims
-    assert claims is not None
-    return list(claims(case.results))
+    experiment = load_experiment(case.experiment)
+    functions = filter(None, (experiment.claims, experiment.measured_claims))
+    return [claim for function in functions for claim in function(case.results)]
 
 
 def text_of(claim: Claim) -> str:

@@ -19,13 +19,11 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import (
     NORM_NAMES,
     PAPER,
-    TEST,
     AdversarialTrainings,
     RadiiPerNorm,
     make_network,
     make_training,
     round_eps,
-    select_last_epoch,
     training_name,
 )
 from robustfeatures.experiments.shared.units import percent
@@ -83,9 +81,9 @@ class Settings(AdversarialTrainings):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """D, and one network per norm, radius, size and seed; those of radius 0 are the same in both norms.
+    """D, and one evaluation per norm, radius, size and seed; those of radius 0 are the same in both norms.
 
-    With `transfer` also its two measurements per seed.
+    With `transfer` also a measurement and an evaluation per seed.
     """
     found = [Need("D", pieces.study.seeds[0], pieces.data())]
     for seed in pieces.study.seeds:
@@ -96,16 +94,11 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                 columns: dict[str, str | int | float] = {"norm": NORM_NAMES[norm], "eps_train": round_eps(eps)}
                 row = f"{norm} {training_name(norm, eps)}"
                 whole = make_network(pieces, settings, seed, norm, eps)
-                found.append(Need(row, seed, whole, {**columns, "samples": WHOLE}))
-                found += [
-                    Need(
-                        f"{row} on {size.samples}",
-                        seed,
-                        _model_on_fewer(pieces, settings, seed, norm, eps, size),
-                        {**columns, "samples": size.samples},
-                    )
-                    for size in settings.sizes
-                ]
+                found.append(Need(row, seed, pieces.clean_evaluation(whole), {**columns, "samples": WHOLE}))
+                for size in settings.sizes:
+                    model = _model_on_fewer(pieces, settings, seed, norm, eps, size)
+                    sized = {**columns, "samples": size.samples}
+                    found.append(Need(f"{row} on {size.samples}", seed, pieces.clean_evaluation(model), sized))
     return found
 
 
@@ -122,7 +115,7 @@ def _model_on_fewer(
     data = pieces.data_with(f"{images}-seed{seed}", [drawn])
     label = f"{pieces.data().label}-{images}-{settings.training}-against-{training_name(norm, eps)}"
     other = OTHER_SEED if rest else 0
-    return pieces.model(label, stretched, seed, {"data": data}, probes=[TEST], seed_offset=other)
+    return pieces.model(label, stretched, seed, {"data": data}, seed_offset=other)
 
 
 def _needs_of_transfer(pieces: Pieces, settings: Settings, transfer: Transfer, seed: int) -> list[Need]:
@@ -150,12 +143,12 @@ def _needs_of_transfer(pieces: Pieces, settings: Settings, transfer: Transfer, s
 
 
 def _count_training_images(results: Results) -> pd.DataFrame:
-    """The last epochs, with the number of training images in `samples`."""
+    """The evaluations, with the number of training images in `samples`."""
     from robustfeatures.pipeline.store.datasets import read_dataset
 
     (original,) = results.payloads.values()
     whole = len(read_dataset(original, "train", in_memory=False))
-    rows = select_last_epoch(results.histories)
+    rows = results.evaluations[results.evaluations["row"] != TRANSFER]
     return rows.assign(samples=rows["samples"].replace(WHOLE, whole)).sort_values("samples", kind="stable")
 
 
@@ -220,7 +213,8 @@ def _compute_transfer(results: Results) -> pd.DataFrame:
     import pandas as pd
 
     counts = results.measurements[results.measurements["attack"] == "untargeted"].set_index("seed")
-    under_noise = results.evaluations.pivot_table(index="seed", columns="eps", values="accuracy")
+    evaluated = results.evaluations[results.evaluations["row"] == TRANSFER]
+    under_noise = evaluated.pivot_table(index="seed", columns="eps", values="accuracy")
     return pd.DataFrame(
         {
             "transferred": percent(counts["transferred"] / counts["fooled"].where(counts["fooled"] > 0)),
@@ -229,7 +223,8 @@ def _compute_transfer(results: Results) -> pd.DataFrame:
     )
 
 
-def _claims_on_transfer(results: Results) -> list[Claim]:
+def measured_claims(results: Results) -> list[Claim]:
+    """The claim of Section 2.2: adversarial examples of one network change the predictions of the other."""
     from robustfeatures.experiments.shared.claims import Claim
 
     transfer = results.settings.transfer
@@ -248,7 +243,7 @@ def _claims_on_transfer(results: Results) -> list[Claim]:
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Section 2 on these lines, averaged over the radii of each norm, and that on transfer."""
+    """The claims of Section 2 on these lines, averaged over the radii of each norm."""
     from robustfeatures.experiments.shared.claims import Claim
 
     gains = _compute_gains(_count_training_images(results))
@@ -279,7 +274,7 @@ def claims(results: Results) -> list[Claim]:
                 setting=norm,
             ),
         ]
-    return [*found, *_claims_on_transfer(results)]
+    return found
 
 
 EXPERIMENT = Experiment(
@@ -291,6 +286,7 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    measured_claims=measured_claims,
     names={"eps_train": "training eps"},
     caption=(
         "Accuracy on clean test images against the number of training images, one line per radius (eps) of training. "

@@ -13,7 +13,6 @@ from robustfeatures.experiments.shared.at_odds import (
     RadiiPerNorm,
     make_network,
     round_eps,
-    select_last_epoch,
     training_name,
 )
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -36,12 +35,12 @@ class Settings(AdversarialTrainings):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One network per norm, radius and seed; those of radius 0 are the same in both norms."""
+    """One evaluation per norm, radius and seed; those of radius 0 are the same in both norms."""
     return [
         Need(
             f"{norm} {training_name(norm, eps)}",
             seed,
-            make_network(pieces, settings, seed, norm, eps),
+            pieces.clean_evaluation(make_network(pieces, settings, seed, norm, eps)),
             {"norm": NORM_NAMES[norm], "eps_train": round_eps(eps)},
         )
         for seed in pieces.study.seeds
@@ -55,14 +54,14 @@ def table(results: Results) -> pd.DataFrame:
     from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     by = ["norm", "eps_train"]
-    return add_published(summarise_seeds(select_last_epoch(results.histories), by), results, by)
+    return add_published(summarise_seeds(results.evaluations, by), results, by)
 
 
 def figure(results: Results) -> Figure:
     """A panel per norm, with its own scale of radii, as in Figure 7."""
     from robustfeatures.experiments.shared.sweeps import plot_panels
 
-    return plot_panels(select_last_epoch(results.histories), x="eps_train", xlabel="eps of training")
+    return plot_panels(results.evaluations, x="eps_train", xlabel="eps of training")
 
 
 def claims(results: Results) -> list[Claim]:
@@ -70,7 +69,7 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.sweeps import rank_correlation
 
-    rows = select_last_epoch(results.histories)
+    rows = results.evaluations
     found = []
     for norm in rows["norm"].unique():
         wide = rows[rows["norm"] == norm].pivot_table(index="seed", columns="eps_train", values="accuracy")

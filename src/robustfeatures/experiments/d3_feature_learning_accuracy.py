@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LEARNER_SEED = 2000
 
 NON_ROBUST, ROBUST = "non-robust learning", "robust learning"
+TEST_IMAGES = "test images"
 PROBES = (
     Probe(name="clean", input="data", split="test"),
     Probe(name=NON_ROBUST, input="non-robust", split="test"),
@@ -55,7 +56,7 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One probed network and its evaluation per training and seed."""
+    """Per training and seed one probed network, and its evaluations on D and on both sets of representatives."""
     label = pieces.data().label
     found = []
     for seed in pieces.study.seeds:
@@ -69,21 +70,23 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             learner = pieces.model(
                 f"{label}-learner-{training}", training, seed, inputs, probes=PROBES, seed_offset=LEARNER_SEED
             )
-            found += [Need(row, seed, learner), Need(row, seed, pieces.evaluation(learner, eps=(0.0, settings.eps)))]
+            found += [
+                Need(row, seed, learner),
+                Need(row, seed, pieces.evaluation(learner, eps=(0.0, settings.eps)), {"images": TEST_IMAGES}),
+                *(
+                    Need(row, seed, pieces.clean_evaluation(learner, data=inputs[kind]), {"images": measure})
+                    for kind, measure in (("non-robust", NON_ROBUST), ("robust", ROBUST))
+                ),
+            ]
     return found
 
 
 def select_measures(results: Results) -> pd.DataFrame:
     """The rows of Table 1, one per training, seed and measure: columns row, seed, measure, accuracy."""
-    import pandas as pd
-
-    epochs = results.histories.groupby("row")["epoch"].transform("max")
-    last = results.histories[results.histories["epoch"] == epochs].rename(columns={"probe": "measure"})
-    tested = results.evaluations.assign(
-        measure=["clean" if eps == 0 else "robust" for eps in results.evaluations["eps"]]
-    )
-    columns = ["row", "seed", "measure", "accuracy"]
-    return pd.concat([tested[columns], last.loc[last["measure"] != "clean", columns]], ignore_index=True)
+    rows = results.evaluations
+    of_radius = rows["eps"].eq(0).map({True: "clean", False: "robust"})
+    measured = rows.assign(measure=rows["images"].where(rows["images"] != TEST_IMAGES, of_radius))
+    return measured[["row", "seed", "measure", "accuracy"]]
 
 
 def table(results: Results) -> pd.DataFrame:

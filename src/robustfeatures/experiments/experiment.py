@@ -96,6 +96,8 @@ class Experiment:
     `x_std`, `x_low`, `x_high`, `published_x` and `difference_x`, and `seeds` (see `summaries.summarise_seeds`). `units`
     are those of its columns; "%" is a share, whose interval stays within 0 to 100. `names` are the headings of columns
     that need more than their own name with spaces for underscores.
+    `measured_claims` are those that read histories or measurements, where `claims` reads evaluations alone. With one
+    seed only the latter have an interval, that over test images.
     `{attack}` in the caption stands for norm and attacks of the evaluations (`Results.attack`).
     """
 
@@ -107,6 +109,7 @@ class Experiment:
     table: Callable[[Results], pd.DataFrame] | None = None
     figure: Callable[[Results], Figure] | None = None
     claims: Callable[[Results], Sequence[Claim]] | None = None
+    measured_claims: Callable[[Results], Sequence[Claim]] | None = None
     units: Mapping[str, str] = field(default_factory=lambda: {"accuracy": "%"})
     names: Mapping[str, str] = field(default_factory=lambda: {"row": "network"})
     caption: str = field(default="")

@@ -12,10 +12,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.resampling import ImageOutcomes, can_resample, intervals_over_images
 from robustfeatures.experiments.shared.summaries import select_by_seed
+from robustfeatures.pipeline.report.views.claims import judge
 
 IMAGES = 800
 # An end of a percentile interval from 1000 resamples has a standard error of about 0.08 standard deviations.
@@ -177,3 +179,17 @@ def test_images_say_nothing_of_what_histories_and_measurements_decide(tmp_path: 
     assert not can_resample(of_measurements, given)
     assert not can_resample(difference, replace(given, images=[]))
     assert not can_resample(difference, replace(given, evaluations=given.evaluations.assign(seed=[0, 1])))
+
+
+def test_with_one_seed_claims_on_measurements_are_not_tested_and_those_on_images_are(tmp_path: Path) -> None:
+    def of_measurements(results: Results) -> list[Claim]:
+        return [Claim("measured", "p", "q", [float(len(results.measurements))])]
+
+    experiment = replace(load_experiment("C1"), claims=difference, measured_claims=of_measurements)
+    rows = judge(experiment, make_results(tmp_path, outcomes()))
+    assert [(row["claim"], row["interval"]) for row in rows] == [
+        ("a beats b", "one network"),
+        ("a", "one network"),
+        ("measured", ""),
+    ]
+    assert [row["verdict"] for row in rows][1:] == ["held", "not tested"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from annotated_types import Gt, Le, MinLen
 from pydantic import AfterValidator
@@ -14,14 +14,9 @@ from robustfeatures.attacks.settings import NormName, check_radii
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
-from robustfeatures.training.settings import Adversary, Probe, Training
-
-if TYPE_CHECKING:
-    import pandas as pd
+from robustfeatures.training.settings import Adversary, Training
 
 PAPER = "at-odds-2019"
-# A probe records test accuracy during training, so no evaluation is needed.
-TEST = Probe(name="test", input="data", split="test")
 # Radii of the paper are fractions of 255; published and measured rows are matched after rounding to these digits.
 EPS_DIGITS = 4
 STANDARD = "standard"
@@ -63,19 +58,13 @@ def make_training(
 def make_network(
     pieces: Pieces, settings: AdversarialTrainings, seed: int, norm: NormName, eps: float, *, natural: float = 0.0
 ) -> Recipe:
-    """The recipe of a network trained so on D; its history holds the test accuracy."""
+    """The recipe of a network trained so on D."""
     data = pieces.data()
     label = f"{data.label}-{settings.training}-against-{training_name(norm, eps)}" + ("-half" if natural else "")
     chosen = make_training(pieces, settings, norm, eps, natural=natural)
-    return pieces.model(label, chosen, seed, {"data": data}, probes=[TEST])
+    return pieces.model(label, chosen, seed, {"data": data})
 
 
 def round_eps(eps: float) -> float:
     """The radius as tables show it."""
     return round(eps, EPS_DIGITS)
-
-
-def select_last_epoch(histories: pd.DataFrame) -> pd.DataFrame:
-    """The test accuracy after the last epoch of each training."""
-    last = histories.groupby(["row", "seed"])["epoch"].transform("max")
-    return histories[(histories["epoch"] == last) & (histories["probe"] == TEST.name)]

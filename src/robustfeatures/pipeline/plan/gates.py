@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robustfeatures.attacks.evaluating.settings import Noise
 from robustfeatures.derived.settings import Derived
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.attack_success import make_attack_success
@@ -16,8 +15,6 @@ from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.training.settings import Model
 
 CLEAN_ACCURACY, ATTACK_SUCCESS = "clean_accuracy", "attack_success"
-# An evaluation names attacks, also without a radius. This one never runs.
-UNUSED = Noise(kind="noise", draws=1)
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def _gates_on(pieces: Pieces, recipe: Recipe, original: Sequence[Recipe]) -> Ite
         if is_the_studys and data.digest in [known.digest for known in original]:
             for name, least in gates.clean_accuracy.items():
                 if recipe.parameters.training == pieces.training(name):
-                    measured = pieces.evaluation(recipe, eps=(0.0,), data=data, attacks=(UNUSED,), norm="l2")
+                    measured = pieces.clean_evaluation(recipe, data=data)
                     yield Gate(CLEAN_ACCURACY, name, recipe.label, least, measured)
     if isinstance(recipe.parameters, Derived):
         for name, least in gates.attack_success.items():

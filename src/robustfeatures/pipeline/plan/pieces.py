@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from robustfeatures.attacks.evaluating.settings import Attack, Evaluation
+from robustfeatures.attacks.evaluating.settings import Attack, Evaluation, Noise
 from robustfeatures.attacks.settings import NormName
 from robustfeatures.data.settings import Data, Operation, Split
 from robustfeatures.derived.settings import Derived, Method
@@ -26,6 +26,8 @@ T = TypeVar("T")
 LOGISTIC_REGRESSION = "logistic-regression"
 # Models trained on derived sets take other seeds than the source models, so that no two share an initialisation.
 DOWNSTREAM_SEED = 1000
+# An evaluation names attacks, also without a radius. This one never runs.
+UNUSED = Noise(kind="noise", draws=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +239,10 @@ class Pieces:
         under += "" if norm is None else f"-{norm}"
         family = f"{model.family}{on}{under}-{split}"
         return self._recipe(family, parameters, {"model": model, "data": data or self.data()}, model.seed)
+
+    def clean_evaluation(self, model: Recipe, *, data: Recipe | None = None) -> Recipe:
+        """The accuracy of a model on the unchanged test images of D, or of another data set."""
+        return self.evaluation(model, eps=(0.0,), data=data, attacks=(UNUSED,), norm="l2")
 
     def measurement(
         self, label: str, module: str, settings: Mapping[str, Any], inputs: Mapping[str, Recipe], *, seed: int

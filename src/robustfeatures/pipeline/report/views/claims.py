@@ -45,16 +45,16 @@ def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
 
     If a gate of the study failed, the rows have their values, but no intervals, and no claim is tested.
     """
-    if experiment.claims is None:
-        return []
-    claims = experiment.claims(results)
-    intervals: Sequence[Interval | None] = [None] * len(claims)
-    if can_resample(experiment.claims, results):
-        intervals = intervals_over_images(experiment.claims, results)
-    rows = [
-        {"experiment": experiment.id, **claim.judge(interval)}
-        for claim, interval in zip(claims, intervals, strict=True)
-    ]
+    rows = []
+    for function in filter(None, (experiment.claims, experiment.measured_claims)):
+        claims = function(results)
+        intervals: Sequence[Interval | None] = [None] * len(claims)
+        if can_resample(function, results):
+            intervals = intervals_over_images(function, results)
+        rows += [
+            {"experiment": experiment.id, **claim.judge(interval)}
+            for claim, interval in zip(claims, intervals, strict=True)
+        ]
     if results.failed_gates:
         untested = {"verdict": "not tested", "low": None, "high": None, "interval": "", "margin": None}
         reason = describe_failures(results.failed_gates)
