@@ -137,10 +137,11 @@ def two_pathways() -> Results:
 
 
 def grid_of_hyperparameters() -> Results:
-    rows = printed("B3")[CIFAR].drop(columns=["label_shift", "classes"]).rename(columns={"test_set": "probe"})
+    rows = printed("B3")[CIFAR].assign(label_shift=lambda found: found["test_set"].map({"D": 0, "D_shift": 1}))
     augmented = rows["augmentation"].map({"yes": "crop_padding-4", "no": "none"})
     names = rows["augmentation"] + rows["learning_rate"].astype(str) + rows["weight_decay"].astype(str)
-    return make_results(b3.Settings(grid="g"), histories=rows.assign(row=names, epoch=120, augmentation=augmented))
+    evaluations = rows.assign(row=names, augmentation=augmented, eps=0.0)
+    return make_results(b3.Settings(grid="g"), evaluations=evaluations)
 
 
 def radius_of_training(rows: pd.DataFrame) -> Results:

@@ -133,16 +133,22 @@ def test_b1_probes_one_model_per_variant_and_pathway() -> None:
     assert parameters.architecture.name == "resnet18"
 
 
-def grid_rows(probes: dict[str, Callable[[float, int], float]], rows: tuple[str, ...] = ("cell",)) -> pd.DataFrame:
+# The columns of an evaluation on these images, D relabelled among them.
+TESTED: dict[str, dict[str, Any]] = {
+    b2.SELECTION: {"label_shift": 0, "split": "validation", "eps": 0.0},
+    "D": {"label_shift": 0, "split": "test", "eps": 0.0},
+    "D_shift": {"label_shift": 1, "split": "test", "eps": 0.0},
+}
+
+
+def grid_rows(sets: dict[str, Callable[[float, int], float]], rows: tuple[str, ...] = ("cell",)) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
                 "row": row,
                 "seed": seed,
-                "epoch": 40,
-                "probe": probe,
+                **TESTED[test_set],
                 "accuracy": value(decay, seed),
-                "images": 300,
                 "learning_rate": rate,
                 "augmentation": augmentation,
                 "weight_decay": decay,
@@ -154,7 +160,7 @@ def grid_rows(probes: dict[str, Callable[[float, int], float]], rows: tuple[str,
                 (0.5, "crop_padding4_flip", (0.0, 3e-3)),
             )
             for decay in decays
-            for probe, value in probes.items()
+            for test_set, value in sets.items()
         ]
     )
 
@@ -170,7 +176,7 @@ def test_b2_chooses_by_validation_and_keeps_every_cell() -> None:
         rows=tuple(b2.SETS),
     )
     rows.loc[rows["augmentation"] != "none", "accuracy"] -= 5
-    given = results(b2.Settings(grid="any"), rows)
+    given = results(b2.Settings(grid="any"), evaluations=rows)
     table = b2.table(given)
     assert len(table) == 2 * 6 * 3
     chosen = table[table["chosen"] == "yes"]
@@ -186,7 +192,8 @@ def test_b3_finds_the_crossing_of_its_longest_series() -> None:
     rows = grid_rows(
         {"D": lambda decay, seed: 4e4 * decay + seed, "D_shift": lambda decay, seed: 100 - 4e4 * decay + seed}
     )
-    given = results(b3.Settings(grid="any"), rows.assign(row=[f"cell-{number}" for number in range(len(rows))]))
+    rows = rows.assign(row=[f"cell-{number}" for number in range(len(rows))])
+    given = results(b3.Settings(grid="any"), evaluations=rows)
     line = b3.select_series(given)
     assert set(line["augmentation"]) == {"no"}
     assert sorted(line["weight_decay"].unique()) == [0.0, 1e-3, 2e-3, 3e-3]
@@ -219,13 +226,15 @@ def test_b3_stands_beside_table_5() -> None:
     assert published is not None
     rows = pd.DataFrame(
         [
-            {"row": cell.name, "seed": 0, "epoch": 120, "probe": probe, "accuracy": 50.0, "images": 1, **cell.varied}
+            {"row": cell.name, "seed": 0, **TESTED[test_set], "accuracy": 50.0, **cell.varied}
             for cell in study.cells("table-5")
-            for probe in ("D", "D_shift")
+            for test_set in ("D", "D_shift")
         ]
     )
     given = replace(
-        results(b3.Settings(grid="table-5"), rows), published=pd.DataFrame(published["rows"]), comparable=True
+        results(b3.Settings(grid="table-5"), evaluations=rows),
+        published=pd.DataFrame(published["rows"]),
+        comparable=True,
     )
     table = b3.table(given)
     assert len(table) == 32
@@ -236,16 +245,16 @@ def test_b3_stands_beside_table_5() -> None:
 
 
 def published_grid(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Table 5 as histories of one seed."""
-    renamed = pd.DataFrame(rows).rename(columns={"test_set": "probe"})
-    augmentation = renamed["augmentation"].map({"yes": "crop_padding4_flip", "no": "none"})
-    return renamed.assign(augmentation=augmentation, row="cell", seed=0, epoch=120, images=10_000)
+    """Table 5 as evaluations of one seed."""
+    found = pd.DataFrame([{**row, **TESTED[row["test_set"]]} for row in rows]).drop(columns="test_set")
+    augmentation = found["augmentation"].map({"yes": "crop_padding4_flip", "no": "none"})
+    return found.assign(augmentation=augmentation, row="cell", seed=0)
 
 
 def test_b3_holds_on_table_5() -> None:
     published = read_published(b3.EXPERIMENT, "CIFAR-10")
     assert published is not None
-    given = results(b3.Settings(grid="any"), published_grid(published["rows"]))
+    given = results(b3.Settings(grid="any"), evaluations=published_grid(published["rows"]))
     claims = b3.claims(given)
     *alone, _, _ = claims
     assert {claim.setting: np.mean(claim.values) for claim in alone} == {
@@ -261,8 +270,8 @@ def test_b3_more_robust_than_non_robust_is_not_robust_alone() -> None:
     assert published is not None
     rows = published_grid(published["rows"])
     cell = (rows["augmentation"] == "none") & (rows["weight_decay"] == 0) & (rows["learning_rate"] == 0.1)
-    rows.loc[cell, "accuracy"] = rows["probe"].map({"D": 26.9, "D_shift": 52.2})
-    alone, *_ = b3.claims(results(b3.Settings(grid="any"), rows))
+    rows.loc[cell, "accuracy"] = rows["label_shift"].map({0: 26.9, 1: 52.2})
+    alone, *_ = b3.claims(results(b3.Settings(grid="any"), evaluations=rows))
     assert alone.setting == "learning rate 0.1"
     assert np.mean(alone.values) < alone.threshold
 
@@ -276,7 +285,8 @@ def test_d_det_of_the_full_study_is_made_with_networks_trained_on_all_of_d() -> 
     # CINIC-10 has a validation split of its own.
     cinic = pieces.derived("D_det", 0, data="CINIC-10").inputs["source"]
     assert cinic.inputs["data"] is pieces.data("CINIC-10")
-    (half, *_) = (need.recipe.inputs["data"] for need in b2.needs(pieces, b2.Settings(grid="table-4")))
+    evaluation = b2.needs(pieces, b2.Settings(grid="table-4"))[0].recipe
+    half = evaluation.inputs["model"].inputs["data"]
     assert half.inputs["source"].inputs["data"] is pieces.data("whole")
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from robustfeatures.derived.settings import Transferring
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.grid_rows import AFTER_LAST_EPOCH, simplify_augmentation, varied_fields
+from robustfeatures.experiments.shared.grid_rows import TEST_SETS, name_test_sets, varied_fields
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
-from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,11 +26,6 @@ SECTION = "two-pathways-2021, Section 3 and Figure 2"
 SECOND_SEED = 2000
 SETS = {"transferring": True, "not transferring": False}
 SELECTION = "D, validation"
-PROBES = (
-    Probe(name=SELECTION, input="original", split="validation", every=AFTER_LAST_EPOCH),
-    Probe(name="D", input="original", split="test", every=AFTER_LAST_EPOCH),
-    Probe(name="D_shift", input="original", split="test", label_shift=1, every=AFTER_LAST_EPOCH),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +45,7 @@ def make_second_model(pieces: Pieces, training: str, seed: int, *, data: str = "
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One model per half, cell of the grid and seed."""
+    """Two evaluations per half, cell of the grid and seed: on validation and on test images of D."""
     found, cells = [], pieces.grid(settings.grid)
     derived = pieces.derived_set(settings.derived)
     for seed in pieces.study.seeds:
@@ -67,22 +61,25 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                     f"{pieces.data().label}-on-{name}-{cell.name}",
                     cell.name,
                     seed,
-                    {"data": half, "original": pieces.data()},
-                    probes=PROBES,
+                    {"data": half},
                     seed_offset=DOWNSTREAM_SEED,
                 )
-                found.append(Need(row, seed, model, cell.varied))
+                chosen_on = pieces.clean_evaluation(model, split="validation")
+                tested = pieces.clean_evaluation(model, label_shifts=tuple(TEST_SETS))
+                found.append(Need(row, seed, chosen_on, {**cell.varied, "split": "validation"}))
+                found.append(Need(row, seed, tested, {**cell.varied, "split": "test"}))
     return found
 
 
 def _mark_chosen(results: Results) -> pd.DataFrame:
-    """The histories with a column `chosen`: "yes" for the best cell of each part of D_det, else "no".
+    """The rows with `test_set` and a column `chosen`: "yes" for the best cell of each part of D_det, else "no".
 
     The best cell has the highest mean validation accuracy on D over seeds; among equal cells it is the first.
     """
-    rows = simplify_augmentation(results.histories)
+    rows = name_test_sets(results.evaluations)
+    rows = rows.assign(test_set=rows["test_set"].mask(rows["split"] == "validation", SELECTION))
     fields = varied_fields(rows)
-    means = rows[rows["probe"] == SELECTION].groupby(["row", *fields], sort=False)["accuracy"].mean().reset_index()
+    means = rows[rows["test_set"] == SELECTION].groupby(["row", *fields], sort=False)["accuracy"].mean().reset_index()
     best = means.loc[means.groupby("row", sort=False)["accuracy"].idxmax(), ["row", *fields]]
     marked = rows.merge(best.assign(chosen="yes"), on=["row", *fields], how="left")
     return marked.fillna({"chosen": "no"})
@@ -92,7 +89,7 @@ def table(results: Results) -> pd.DataFrame:
     """One line per half, cell and set; `chosen` marks the cell with the best validation accuracy on D."""
     from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    rows = _mark_chosen(results).rename(columns={"probe": "test_set"}).assign(eps=0.0)
+    rows = _mark_chosen(results)
     by = ["row", *varied_fields(rows), "chosen", "test_set", "eps"]
     return add_published(summarise_seeds(rows, by), results, ["row", "test_set"])
 
@@ -103,10 +100,10 @@ def figure(results: Results) -> Figure:
 
     rows = _mark_chosen(results)
     return grouped_bars(
-        rows[(rows["chosen"] == "yes") & (rows["probe"] != SELECTION)],
+        rows[(rows["chosen"] == "yes") & (rows["test_set"] != SELECTION)],
         group="row",
-        bar="probe",
-        bar_label=lambda probe: f"on {probe}",
+        bar="test_set",
+        bar_label=lambda test_set: f"on {test_set}",
         xlabel="trained on examples of D_det",
     )
 
@@ -119,8 +116,8 @@ def claims(results: Results) -> list[Claim]:
     rows = _mark_chosen(results)
     rows = rows[rows["chosen"] == "yes"]
 
-    def on(row: str, probe: str) -> pd.Series:
-        return select_by_seed(rows, row=row, probe=probe)
+    def on(row: str, test_set: str) -> pd.Series:
+        return select_by_seed(rows, row=row, test_set=test_set)
 
     yes, no = SETS
     return [

@@ -12,10 +12,9 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.b1_two_pathways import margin_over_nine_tenths
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.grid_rows import AFTER_LAST_EPOCH, simplify_augmentation, varied_fields
+from robustfeatures.experiments.shared.grid_rows import TEST_SETS, name_test_sets, varied_fields
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
-from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 
 SECTION = "two-pathways-2021, Section 4.2, Appendix C and Table 5"
 DECAY = "weight_decay"
-PROBES = (
-    Probe(name="D", input="original", split="test", every=AFTER_LAST_EPOCH),
-    Probe(name="D_shift", input="original", split="test", label_shift=1, every=AFTER_LAST_EPOCH),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +39,7 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One model per cell and seed.
+    """One evaluation per cell and seed.
 
     Raises:
         UserError: the grid does not vary the weight decay.
@@ -52,40 +47,37 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     cells = pieces.grid(settings.grid)
     if DECAY not in cells[0].varied:
         raise UserError(f"grids.{settings.grid}.cells: none varies {DECAY}, along which the pathways are told apart")
-    return [
-        Need(
-            cell.name,
-            seed,
-            pieces.downstream_model(
-                settings.derived, seed, training=cell.name, architecture=settings.architecture, probes=PROBES
-            ),
-            cell.varied,
-        )
-        for seed in pieces.study.seeds
-        for cell in cells
-    ]
+    found = []
+    for seed in pieces.study.seeds:
+        for cell in cells:
+            model = pieces.downstream_model(
+                settings.derived, seed, training=cell.name, architecture=settings.architecture
+            )
+            evaluation = pieces.clean_evaluation(model, label_shifts=tuple(TEST_SETS))
+            found.append(Need(cell.name, seed, evaluation, cell.varied))
+    return found
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per cell and set."""
     from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
-    rows = simplify_augmentation(results.histories).rename(columns={"probe": "test_set"}).assign(eps=0.0)
+    rows = name_test_sets(results.evaluations)
     by = [*varied_fields(rows), "test_set"]
     return add_published(summarise_seeds(rows, [*by, "eps"]), results, by)
 
 
 def compute_gaps(results: Results) -> pd.DataFrame:
     """The varied fields, seed, D and D_shift (percent), and `gap`, their difference; one line per cell and seed."""
-    rows = simplify_augmentation(results.histories)
-    wide = rows.pivot_table(index=[*varied_fields(rows), "seed"], columns="probe", values="accuracy", sort=False)
+    rows = name_test_sets(results.evaluations)
+    wide = rows.pivot_table(index=[*varied_fields(rows), "seed"], columns="test_set", values="accuracy", sort=False)
     return wide.assign(gap=wide["D"] - wide["D_shift"]).reset_index()
 
 
 def select_series(results: Results) -> pd.DataFrame:
     """The rows of `compute_gaps` that vary only the weight decay, with the most values of it, sorted by it."""
     rows = compute_gaps(results)
-    others = [field for field in varied_fields(simplify_augmentation(results.histories)) if field != DECAY]
+    others = [field for field in varied_fields(results.evaluations) if field != DECAY]
     if others:
         counts = rows.groupby(others, sort=False)[DECAY].transform("nunique")
         rows = rows[counts == counts.max()]
@@ -102,7 +94,7 @@ def figure(results: Results) -> Figure:
     line = select_series(results)
     crossing, low, high = find_crossing(line)
     rows = compute_gaps(results)
-    others = [field for field in varied_fields(simplify_augmentation(results.histories)) if field != DECAY]
+    others = [field for field in varied_fields(results.evaluations) if field != DECAY]
     return heat_map_with_transition(
         rows.assign(name=[_name_cell(others, values) for values in rows[others].itertuples(index=False)]),
         line,
@@ -163,7 +155,7 @@ def _unregularised_claims(results: Results) -> list[Claim]:
     rows = rows[rows[DECAY] == rows[DECAY].min()]
     if "augmentation" in rows:
         rows = rows[rows["augmentation"].isin(["no", "none"])]
-    others = [field for field in varied_fields(simplify_augmentation(results.histories)) if field != DECAY]
+    others = [field for field in varied_fields(results.evaluations) if field != DECAY]
     fields = [field for field in others if field != "augmentation"]
     cells = [(_name_cell(fields, names), cell) for names, cell in rows.groupby(fields, sort=False)] if fields else []
     return [

@@ -96,13 +96,7 @@ class Pieces:
             UserError: a probe measures a split that its data set does not have.
         """
         for probe in probes:
-            probed = inputs[probe.input].parameters
-            lacks = isinstance(probed, Data) and not has_split(probed, probe.split)
-            if lacks or (isinstance(probed, Derived) and probe.split not in probed.splits):
-                remedy = "; give it a share" if probe.split == "validation" and lacks else ""
-                raise UserError(
-                    f"{inputs[probe.input].label} has no {probe.split} split, on which {label} is measured{remedy}"
-                )
+            _check_split(inputs[probe.input], probe.split, label)
         if isinstance(training, str) and training in self.study.models:
             return self._pretrained(label, training, inputs["data"], architecture, probes)
         parameters = Model(
@@ -219,7 +213,11 @@ class Pieces:
         """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts.
 
         `attacks` and `norm` replace those of the study.
+
+        Raises:
+            UserError: the data set has no such split.
         """
+        _check_split(data or self.data(), split, model.label)
         chosen = self.robustness.attacks if attacks is None else tuple(attacks)
         ball = self.robustness.norm if norm is None else norm
         check_attacks(ball, chosen, "attacks")
@@ -240,9 +238,13 @@ class Pieces:
         family = f"{model.family}{on}{under}-{split}"
         return self._recipe(family, parameters, {"model": model, "data": data or self.data()}, model.seed)
 
-    def clean_evaluation(self, model: Recipe, *, data: Recipe | None = None) -> Recipe:
-        """The accuracy of a model on the unchanged test images of D, or of another data set."""
-        return self.evaluation(model, eps=(0.0,), data=data, attacks=(UNUSED,), norm="l2")
+    def clean_evaluation(
+        self, model: Recipe, *, data: Recipe | None = None, split: Split = "test", label_shifts: Sequence[int] = (0,)
+    ) -> Recipe:
+        """The accuracy of a model on the unchanged images of a split of D, or of another data set."""
+        return self.evaluation(
+            model, eps=(0.0,), label_shifts=label_shifts, data=data, split=split, attacks=(UNUSED,), norm="l2"
+        )
 
     def measurement(
         self, label: str, module: str, settings: Mapping[str, Any], inputs: Mapping[str, Recipe], *, seed: int
@@ -287,3 +289,16 @@ class Pieces:
         return self._made.setdefault(
             (family, seed, hashable, *inputs.items()), Recipe(family, parameters, inputs, seed)
         )
+
+
+def _check_split(data: Recipe, split: Split, label: str) -> None:
+    """Check that a data set has the split on which the network of this label is measured.
+
+    Raises:
+        UserError: it has not.
+    """
+    measured = data.parameters
+    lacks = isinstance(measured, Data) and not has_split(measured, split)
+    if lacks or (isinstance(measured, Derived) and split not in measured.splits):
+        remedy = "; give it a share" if split == "validation" and lacks else ""
+        raise UserError(f"{data.label} has no {split} split, on which {label} is measured{remedy}")
