@@ -243,13 +243,29 @@ def test_a11_judges_each_architecture_by_itself() -> None:
     assert verdicts(none)[1] == "held"
 
 
+@pytest.mark.parametrize("start", ["images", "noise"])
+def test_a1_needs_and_judges_the_starts_that_it_is_given(study: Study, start: Any) -> None:
+    settings = a1.Settings(starts=(start,))
+    needs = [need for need in a1.needs(Pieces(study), settings) if need.seed == 0]
+    assert [need.row for need in needs] == ["standard", "adversarial", f"D_NR-{start}", f"D_R-{start}"]
+    rows = published_rows("A1")
+    claims = a1.claims(make_results(settings, rows[rows["row"].isin([need.row for need in needs])]))
+    assert {claim.setting for claim in claims} == {f"from {start}"}
+    assert verdicts(claims) == ["held"] * (6 if start == "images" else 5)
+
+
+def test_a1_takes_a_start_once(study: Study) -> None:
+    with pytest.raises(UserError, match=r"^starts: a start appears twice$"):
+        a1.needs(Pieces(study), a1.Settings(starts=("noise", "noise")))
+
+
 def test_claims_hold_on_the_numbers_of_their_paper() -> None:
     clean = {"label_shift": 0, "classes": 10}
-    assert set(verdicts(a1.claims(make_results(evaluations=published_rows("A1"))))) == {"held"}
+    assert set(verdicts(a1.claims(make_results(a1.Settings(), published_rows("A1"))))) == {"held"}
     # The same at the radius where the paper has 0.0 three times; only D_R's claims have a difference to find.
     larger = published_rows("A1")
     larger = larger[larger["eps"] != 0.25]
-    assert set(verdicts(a1.claims(make_results(evaluations=larger)))) == {"held"}
+    assert set(verdicts(a1.claims(make_results(a1.Settings(), larger)))) == {"held"}
     assert verdicts(a2.claims(make_results(a2.Settings(), published_rows("A2", **clean)))) == ["held"] * 5
     imagenet = published_rows("A2", "Restricted ImageNet", label_shift=0, classes=9)
     robust = imagenet[imagenet["row"] != "D"].assign(accuracy=20.0)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pytest
 
+from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import a5_attack_steps as a5
 from robustfeatures.experiments import a8_fresh_test_set as a8
 from robustfeatures.experiments import a11_other_architectures as a11
@@ -239,7 +240,7 @@ def find_cases() -> list[Case]:
     # "We get the same results for both if we train with different architectures."
     same = accuracies.replace({"row": {"standard": "D"}}).assign(architecture="another")
     return [
-        Case("A1", CIFAR, make_results(evaluations=accuracies)),
+        Case("A1", CIFAR, make_results(a1.Settings(), evaluations=accuracies)),
         Case("A2", CIFAR, make_results(evaluations=targets[CIFAR])),
         Case("A2", IMAGENET, make_results(evaluations=targets[IMAGENET].assign(classes=9))),
         Case("A4", CIFAR, make_results(evaluations=printed("A4")[CIFAR])),

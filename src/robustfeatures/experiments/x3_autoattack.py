@@ -28,8 +28,10 @@ STANDARD_VERSION = AutoAttack(kind="autoattack")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The attacks, their radii, and how many images they attack."""
+    """The networks of A1, the attacks, their radii, and how many images they attack."""
 
+    starts: a1.Starts = ("images", "noise")
+    """What the inversions of D_R and D_NR start from, as in A1."""
     attacks: Attacks = (STANDARD_VERSION,)
     """The attacks that follow those of the study."""
     eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)] | None = None
@@ -49,10 +51,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         data = pieces.data_with(f"{settings.images}-test-images", [subset])
     found = []
     for seed in pieces.study.seeds:
-        models = {name: pieces.source_model(name, seed) for name in a1.SOURCE_MODELS}
-        models |= {name: pieces.downstream_model(name, seed) for name in a1.DERIVED_SETS}
-        for row, model in models.items():
-            recipe = pieces.evaluation(model, eps=(0.0, *radii), data=data, attacks=attacks)
+        for row, network in a1.find_networks(pieces, seed, settings.starts).items():
+            recipe = pieces.evaluation(network, eps=(0.0, *radii), data=data, attacks=attacks)
             found.append(Need(row, seed, recipe))
     return found
 

@@ -57,8 +57,7 @@ def test_a_gate_is_on_all_that_builds_on_its_subject() -> None:
 @pytest.mark.parametrize(
     ("study", "experiment", "subjects"),
     [
-        # The source of D_det sees more images than D, and stands in `other_data`.
-        ("two-pathways-cifar10-cpu", "B3", {"whole-standard", "cifar10-D_det"}),
+        ("two-pathways-cifar10-cpu", "B3", {"cifar10-standard", "cifar10-D_det"}),
         # The experiments of at-odds-2019 give the networks labels of their own.
         ("at-odds-cifar10-cpu", "C2", {"cifar10-standard-against-standard"}),
         (
