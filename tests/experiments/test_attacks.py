@@ -10,6 +10,7 @@ import pytest
 from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.settings import Subset
 from robustfeatures.errors import UserError
+from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import a5_attack_steps as a5
 from robustfeatures.experiments import x3_autoattack as x3
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -66,6 +67,13 @@ def test_x3_asks_for_the_studys_attacks_first_and_for_none_twice(pieces: Pieces)
     again = x3.needs(with_it, x3.Settings())[0].recipe.parameters
     assert isinstance(again, Evaluation)
     assert again.attacks == (*own, x3.STANDARD_VERSION)
+
+
+def test_x3_attacks_the_networks_of_a1_with_the_same_starts(pieces: Pieces) -> None:
+    asked = x3.needs(pieces, x3.Settings(starts=("images",)))
+    theirs = a1.needs(pieces, a1.Settings(starts=("images",)))
+    assert [need.row for need in asked if need.seed == 0] == ["standard", "adversarial", "D_NR-images", "D_R-images"]
+    assert [need.recipe.inputs["model"] for need in asked] == [need.recipe.inputs["model"] for need in theirs]
 
 
 def test_x3_draws_as_many_test_images_as_it_says(pieces: Pieces) -> None:
