@@ -55,10 +55,11 @@ def test_commands_run_as_written(path: Path, reader: Reader) -> None:
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "docs").glob("*/*.yaml")), ids=page_id)
 def test_the_studies_beside_results_can_be_read(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are copied to the other studies, which they may extend."""
-    for folder in ("mnist10k", "cifar10"):
+    """They are copied to the other studies, which they may extend; `study.yaml` gets the name of its folder."""
+    for folder in ("mnist10k/train", "cifar10"):
         (tmp_path / "results" / "raw" / folder).mkdir(parents=True)
     shutil.copytree(REPOSITORY / "workflow" / "studies", tmp_path / "studies")
+    shutil.copy(path.with_name("study.yaml"), tmp_path / "studies" / f"{path.parent.name}.yaml")
     monkeypatch.chdir(tmp_path)
     assert read_study(shutil.copy(path, tmp_path / "studies" / "copied.yaml")).experiments
 
