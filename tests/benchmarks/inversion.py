@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robustfeatures import load_model, open_dataset
 from robustfeatures.attacks.inversion import invert
-from robustfeatures.derived.inversion import draw_noise, draw_start_rows
+from robustfeatures.derived.inversion import NOISE_DEVIATION, draw_noise, draw_start_rows
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.settings import Precision
 from robustfeatures.models.network import Network
@@ -58,6 +58,7 @@ def main(
     model: Annotated[Path, typer.Argument(help="The reference of the source network.")],
     data: Annotated[Path, typer.Argument(help="The reference of its data set.")],
     start: Literal["images", "noise"] = "images",
+    noise_deviation: Annotated[float, typer.Option(help="Of the noise, if the start is noise.")] = NOISE_DEVIATION,
     step_size: float = 0.1,
     steps: Annotated[str, typer.Option(help="Numbers of steps, ascending.")] = "10,20,50,100,200,500",
     images: Annotated[int, typer.Option(help="Training images, drawn with a fixed seed.")] = 1000,
@@ -72,7 +73,7 @@ def main(
     original = open_dataset(data, "train", store=store)
     rows = np.sort(np.random.default_rng(0).permutation(len(original))[:images])
     if start == "noise":
-        began = draw_noise(original.provenance["source_index"][rows], original.image_shape, 0)
+        began = draw_noise(original.provenance["source_index"][rows], original.image_shape, 0, noise_deviation)
     else:
         began = original.float_images(draw_start_rows(original, 0)[rows])
     counts = [int(each) for each in steps.split(",")]
@@ -93,7 +94,8 @@ def main(
         lines.append(
             {"steps": count, "mean": left.mean().item(), **{f"{q:.0%}": left.quantile(q).item() for q in QUANTILES}}
         )
-    typer.echo(f"{model.stem}, {start}, {len(rows)} images, step {step_size:g}, {precision}\n")
+    began_at = f"noise of {noise_deviation:g}" if start == "noise" else start
+    typer.echo(f"{model.stem}, {began_at}, {len(rows)} images, step {step_size:g}, {precision}\n")
     typer.echo(pd.DataFrame(lines).round(3).to_markdown(index=False))
 
 

@@ -42,3 +42,7 @@ def test_inversions_start_at_another_image_whatever_its_label() -> None:
     assert drawn.min() >= 0
     assert drawn.max() <= 1
     assert abs(drawn.mean() - 0.5) < 0.02
+    # A fifth of the deviation: the same noise, nearer to grey where nothing was clipped.
+    faint = draw_noise(original.provenance["source_index"], (1, 2, 2), seed=0, deviation=0.05)
+    whole = (drawn > 0) & (drawn < 1)
+    np.testing.assert_allclose(faint[whole] - 0.5, (drawn[whole] - 0.5) / 5, atol=1e-6)

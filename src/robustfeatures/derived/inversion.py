@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from robustfeatures.derived.settings import Inversion
     from robustfeatures.engine.frozen_network import FrozenNetwork
 
+NOISE_DEVIATION = 0.25
+
 
 def derive(
     network: FrozenNetwork, original: ImageDataset, method: Inversion, *, seed: int, device: torch.device
@@ -32,7 +34,8 @@ def derive(
 
     def images(rows: NDArray[np.int64], progress: Progress) -> NDArray[np.float32]:
         if chosen is None:
-            start = draw_noise(indices[rows], original.image_shape, seed)
+            deviation = method.noise_deviation or NOISE_DEVIATION
+            start = draw_noise(indices[rows], original.image_shape, seed, deviation)
         else:
             start = original.float_images(chosen[rows])
         inverted = invert(
@@ -66,10 +69,9 @@ def draw_start_rows(original: ImageDataset, seed: int) -> NDArray[np.int64]:
     return (np.arange(count) + np.array(offsets)) % count
 
 
-def draw_noise(indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
-    """Draw Gaussian noise (n, C, H, W) with mean 1/2 and standard deviation 1/4, clipped to [0, 1].
-
-    The paper gives neither number.
-    """
-    drawn = [make_generator(seed, "start", int(index)).normal(0.5, 0.25, image_shape) for index in indices]
+def draw_noise(
+    indices: NDArray[np.int64], image_shape: tuple[int, ...], seed: int, deviation: float = NOISE_DEVIATION
+) -> NDArray[np.float32]:
+    """Draw Gaussian noise (n, C, H, W) with mean 1/2 and this standard deviation, clipped to [0, 1]."""
+    drawn = [make_generator(seed, "start", int(index)).normal(0.5, deviation, image_shape) for index in indices]
     return np.clip(np.array(drawn), 0, 1).astype(np.float32)

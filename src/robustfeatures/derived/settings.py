@@ -26,6 +26,10 @@ class Inversion(Strict):
     """The L2 length of one step of normalised gradient descent, in pixels of [0, 1]."""
     steps: PositiveInt
     """The number of steps."""
+    noise_deviation: PositiveFloat | None = None
+    """The standard deviation of the noise, whose mean is 1/2; 1/4 if it is not given. The paper has no number. The
+    code of a later paper of the same authors has 1/20 (Engstrom et al., 2019, "Adversarial Robustness as a Prior for
+    Learned Representations")."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from robustfeatures.engine.batches import InMemory, choose_batch_size
 from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
-from robustfeatures.experiments.shared.masking import find_warnings
+from robustfeatures.experiments.shared.masking import drop_noise_before_gradients, find_warnings
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.models.network import Network
 from robustfeatures.pipeline.study.checks import check_attacks, check_eps
@@ -82,7 +82,8 @@ def evaluate(
         ]
     table = _make_table(settings, [row for row, _ in count_correct(settings, outcomes, num_classes)])
     diagnostics = pd.DataFrame(list(count_diagnostics(settings, outcomes)))
-    table.attrs["warnings"] = find_warnings(diagnostics.assign(row=type(model).__name__))
+    compared = drop_noise_before_gradients(diagnostics, [attack.kind for attack in settings.attacks])
+    table.attrs["warnings"] = find_warnings(compared.assign(row=type(model).__name__))
     for line in table.attrs["warnings"]:
         warnings.warn(line, stacklevel=2)
     return table

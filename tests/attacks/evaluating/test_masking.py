@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.attacks.evaluating.evaluation import EvaluatedSplit, count_diagnostics, evaluate_block
-from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
+from robustfeatures.attacks.evaluating.settings import PGD, Attack, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.experiments.shared.masking import SIGNS, find_warnings
+from robustfeatures.experiments.shared.masking import SIGNS, drop_noise_before_gradients, find_warnings
 from robustfeatures.models.network import Network
 from tests.conftest import Digits
 
@@ -69,13 +69,15 @@ def quantise(images: Tensor) -> Tensor:
     return (2 * images).round() / 2
 
 
-def diagnose(network: nn.Module, digits: Digits) -> list[str]:
+def diagnose(network: nn.Module, digits: Digits, attacks: tuple[Attack, ...] = ATTACKS) -> list[str]:
     """The warnings on an evaluation of 150 images."""
-    parameters = Evaluation(split="test", norm="l2", attacks=ATTACKS, eps=(0.0, 0.3, 0.6))
+    parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=(0.0, 0.3, 0.6))
     found = evaluate_block(
         EvaluatedSplit(network, InMemory(digits.images), digits.labels, 10), torch.arange(1300, 1450), parameters
     )
-    return find_warnings(pd.DataFrame(count_diagnostics(parameters, [found])).assign(row="D", seed=0))
+    diagnostics = pd.DataFrame(count_diagnostics(parameters, [found]))
+    compared = drop_noise_before_gradients(diagnostics, [attack.kind for attack in attacks])
+    return find_warnings(compared.assign(row="D", seed=0))
 
 
 def test_an_honest_network_raises_none(network: Network, digits: Digits) -> None:
@@ -106,6 +108,15 @@ def test_masked_gradients_are_seen(
     for sign in signs:
         assert any(SIGNS[sign][1] in warning for warning in raised), (sign, raised)
     assert all(warning.startswith("D: gradients may be masked") for warning in raised)
+
+
+def test_noise_that_no_attack_by_gradient_precedes_is_no_sign(network: Network, digits: Digits) -> None:
+    masked = Behind(FrozenNetwork(network), before=quantise)
+    gradients, noise = ATTACKS
+    sign = SIGNS["broken without gradients"][1]
+    assert any(sign in warning for warning in diagnose(masked, digits, (gradients, noise)))
+    assert not any(sign in warning for warning in diagnose(masked, digits, (noise,)))
+    assert not any(sign in warning for warning in diagnose(masked, digits, (noise, gradients)))
 
 
 def test_seeds_are_summed_and_the_worst_radius_is_named() -> None:

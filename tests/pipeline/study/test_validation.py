@@ -160,6 +160,11 @@ STUDY_CASES = {
         "D_rand: {source: standard, training: downstrem",
         "derived.D_rand.training: 'downstrem' is unknown (did you mean 'downstream'?)",
     ),
+    "noise for a start from images": (
+        "start: images, step_size",
+        "start: images, noise_deviation: 0.05, step_size",
+        "derived.D_NR-images.method.noise_deviation: the start 'images' takes none; 'noise' does",
+    ),
     "derived from the test split": (
         "splits: [train, validation]",
         "splits: [train, test]",

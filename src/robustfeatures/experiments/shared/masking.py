@@ -6,20 +6,34 @@ Carlini et al. (2019), "On Evaluating Adversarial Robustness", Section 3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# The diagnostic of random noise. It compares noise with the attacks by gradient of the same evaluation.
+NOISE_AFTER_GRADIENTS = "broken without gradients"
 
 # By diagnostic (attacks.evaluating): the largest share of images without a warning, and the text of the warning.
 SIGNS = {
     "no gradient": (0.01, "have no gradient at the image"),
     "loss not raised": (0.05, "end with no higher loss than they began with"),
     "broken from a random start alone": (0.05, "withstand every start from the image and fall to a random start"),
-    "broken without gradients": (0.01, "withstand attacks by gradient and fall to one without"),
+    NOISE_AFTER_GRADIENTS: (0.01, "withstand attacks by gradient and fall to one without"),
 }
 # Fewer images than this raise no warning.
 FEWEST = 3
+
+
+def drop_noise_before_gradients(diagnostics: pd.DataFrame, kinds: Sequence[str]) -> pd.DataFrame:
+    """The diagnostics of one evaluation by attacks of these kinds, without that of noise if noise is the first of them.
+
+    Noise that comes first breaks images that no attack by gradient has tried.
+    """
+    if len(diagnostics) and kinds[0] == "noise":
+        return diagnostics[diagnostics["diagnostic"] != NOISE_AFTER_GRADIENTS]
+    return diagnostics
 
 
 def find_warnings(diagnostics: pd.DataFrame) -> list[str]:

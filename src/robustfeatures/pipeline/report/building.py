@@ -100,7 +100,7 @@ class ViewJob:
         import pandas as pd
 
         from robustfeatures.experiments.experiment import Results
-        from robustfeatures.experiments.shared.masking import find_warnings
+        from robustfeatures.experiments.shared.masking import drop_noise_before_gradients, find_warnings
 
         frames: dict[str, list[pd.DataFrame]] = {kind: [] for kind in TABLES.values()}
         outcomes: list[tuple[str, Path]] = []
@@ -121,6 +121,9 @@ class ViewJob:
                     if kind == "evaluations":
                         evaluations[need["artifact"]] = reference["recipe"]
                         rows = add_attack_names(rows, reference["recipe"])
+                    elif kind == "diagnostics":
+                        attacks = reference["recipe"]["parameters"]["attacks"]
+                        rows = drop_noise_before_gradients(rows, [attack["kind"] for attack in attacks])
                     frames[kind].append(rows)
         read = {
             kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()

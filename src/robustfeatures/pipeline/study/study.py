@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 from robustfeatures.attacks.evaluating.settings import Attacks
 from robustfeatures.attacks.settings import NormName, check_in_norm
 from robustfeatures.data.settings import Data, Split
-from robustfeatures.derived.settings import Method, TargetedAttack
+from robustfeatures.derived.settings import Inversion, Method, TargetedAttack
 from robustfeatures.engine.settings import PositiveFloat, Precision, Seed, Strict
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.settings import Architecture, Pretrained
@@ -165,6 +165,7 @@ def make_study(values: Any, folder: Path) -> Study:
         raise UserError("reduced: there is no published_setting that the study could be a reduced version of")
     study = replace(study, training={**study.training, **cells})
     _check_names(study)
+    _check_inversions(study)
     _check_gates(study)
     _check_seeds(study)
     return study
@@ -186,6 +187,14 @@ def _check_names(study: Study) -> None:
         if len(set(study.robustness.eps)) < len(study.robustness.eps):
             raise UserError("robustness.eps: a radius appears twice")
         check_attacks(study.robustness.norm, study.robustness.attacks, "robustness.attacks")
+
+
+def _check_inversions(study: Study) -> None:
+    """Check that a deviation of noise is given for starts from noise alone."""
+    for name, derived in study.derived.items():
+        method, where = derived.method, f"derived.{name}.method"
+        if isinstance(method, Inversion) and method.start != "noise" and method.noise_deviation is not None:
+            raise UserError(f"{where}.noise_deviation: the start {method.start!r} takes none; 'noise' does")
 
 
 def _check_gates(study: Study) -> None:
