@@ -122,7 +122,7 @@ def _strip(axes: Axes, above: Axes, crossings: Sequence[tuple[int, Mapping[Any, 
             linewidth=1,
         )
         axes.annotate(
-            f"{row['crossing']:.3g}",
+            f"{row['crossing']:g}",
             (row["crossing"], -number),
             xytext=(0, 3),
             textcoords="offset points",
