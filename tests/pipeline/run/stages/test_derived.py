@@ -71,6 +71,17 @@ def test_examples_of_a_large_radius_keep_their_label(
     assert (predicted != original.labels).mean() > 0.9
 
 
+@pytest.mark.parametrize(("given", "expected"), [(None, 0.25), (0.05, 0.05)])
+def test_inversions_start_from_noise_of_the_deviation_given(
+    network: Network, digits: Digits, tmp_path: Path, given: float | None, expected: float
+) -> None:
+    method = Inversion(kind="inversion", start="noise", step_size=1e-6, steps=1, noise_deviation=given)
+    found = derived(tmp_path, network, split_of(digits, slice(1000, 1040)), method).float_images()
+    # The step is too short to matter. Clipping at two deviations leaves 96 % of that of 1/4.
+    assert found.std() == pytest.approx(expected, rel=0.05)
+    assert found.mean() == pytest.approx(0.5, abs=0.02)
+
+
 def test_gradients_as_images(network: Network, digits: Digits, tmp_path: Path) -> None:
     original = split_of(digits, slice(1000, 1040))
     found = derived(tmp_path, network, original, LossGradient(kind="loss-gradient", deviations=2.0))
