@@ -120,6 +120,7 @@ def test_c1_transfer_is_more_than_noise_does(
     )
     (claim,) = c1.measured_claims(measured)
     assert verdicts(c1.claims(measured)) == ["undecided"] * 3
+    assert "on 1 images" in c1.claims(measured)[0].quantity
     expected_values = [2 * examples - 100 * (1 - (noise + jitter(seed)) / 80) for seed in SEEDS]
     assert list(claim.values) == pytest.approx(expected_values)
     assert verdicts([claim]) == [expected]

@@ -149,7 +149,9 @@ def _count_training_images(results: Results) -> pd.DataFrame:
     (original,) = results.payloads.values()
     whole = len(read_dataset(original, "train", in_memory=False))
     rows = results.evaluations[results.evaluations["row"] != TRANSFER]
-    return rows.assign(samples=rows["samples"].replace(WHOLE, whole)).sort_values("samples", kind="stable")
+    # Rows of the transfer have no number, so that pandas holds the others as floats.
+    samples = rows["samples"].replace(WHOLE, whole).astype(int)
+    return rows.assign(samples=samples).sort_values("samples", kind="stable")
 
 
 def _compute_gains(rows: pd.DataFrame) -> pd.DataFrame:
