@@ -85,6 +85,7 @@ def plot_panels(
     grid = figure.subplots(
         2 if strip else 1, len(norms), squeeze=False, sharey="row", height_ratios=(4, 1) if strip else (1,)
     )
+    heights: list[int] = []
     for column, norm in enumerate(norms):
         axes, part = grid[0, column], rows[rows["norm"] == norm]
         lines = [None] if line is None else sorted(part[line].unique())
@@ -102,8 +103,13 @@ def plot_panels(
             found = crossings[crossings["norm"] == norm].dropna(subset="crossing").to_dict("records")
             if log_x:
                 log_axis(grid[1, column], "x")
-            _strip(grid[1, column], axes, [(lines.index(row[line]), row) for row in found])
+            placed = [(lines.index(row[line]), row) for row in found]
+            _strip(grid[1, column], axes, placed)
+            heights += [-number for number, _ in placed]
         grid[-1, column].set_xlabel(xlabel)
+    if strip:
+        # The strips share their limits, also one without a crossing.
+        grid[1, 0].set(ylim=(min(heights) - 0.5, max(heights) + 1.0), yticks=[])
     grid[0, 0].set(ylabel=YLABEL, ylim=accuracy_limits(rows["accuracy"]))
     return figure
 
@@ -131,11 +137,6 @@ def _strip(axes: Axes, above: Axes, crossings: Sequence[tuple[int, Mapping[Any, 
             fontsize=SMALL,
         )
     above.tick_params(labelbottom=False, which="both")
-    lowest = max((number for number, _ in crossings), default=0)
-    axes.set(
-        xlim=above.get_xlim(),
-        ylim=(-lowest - 0.5, 0.2 if not crossings else 1.0 - min(number for number, _ in crossings)),
-        yticks=[],
-    )
+    axes.set_xlim(above.get_xlim())
     axes.spines["left"].set_visible(False)
     axes.set_title("size at which the gain ends" if crossings else "no gain ends", fontsize=SMALL)
