@@ -154,11 +154,12 @@ def declining(accuracies: Mapping[str, Mapping[float, float]]) -> Results:
     ("accuracies", "expected"),
     [
         ([99, 98, 97], ["held", "held"]),
-        # One radius better than the one before does not make a decline unsteady; no trend does.
+        # One radius of three better than the one before leaves a decline steady, one of two does not.
         ([99, 99.1, 98, 97], ["held", "held"]),
+        ([99, 99.1, 98], ["held", "undecided"]),
         ([99, 95, 96, 97, 98, 98.5], ["held", "contradicted"]),
         ([97, 98, 99], ["contradicted", "contradicted"]),
-        ([98, 98, 98], ["undecided", "undecided"]),
+        ([98, 98, 98], ["undecided", "contradicted"]),
     ],
 )
 def test_c2_asks_for_a_steady_decline(accuracies: list[float], expected: list[str]) -> None:

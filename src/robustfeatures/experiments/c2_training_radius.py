@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 2 and Figure 7"
+# The paper's Table 4 has 0.8 on MNIST, where accuracy rises at the smallest of three radii, and 1 on CIFAR-10. With two
+# radii, one rise leaves at most 0.5.
+STEADY = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +86,11 @@ def claims(results: Results) -> list[Claim]:
                 setting=norm,
             ),
             Claim(
-                "The decline of accuracy on clean images is steady",
+                "The decline of accuracy on clean images is steady (rank correlation beyond one half)",
                 SOURCE,
                 "minus Spearman's rank correlation of eps_train and accuracy",
                 [-rank_correlation(list(wide.columns), accuracies) for accuracies in wide.to_numpy().tolist()],
+                STEADY,
                 setting=norm,
             ),
         ]
