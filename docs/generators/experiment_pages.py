@@ -10,7 +10,7 @@ import pandas as pd
 import yaml
 
 from docs.generators.fields import Tables, show_cell
-from docs.generators.results import DOCS, PHOTOGRAPHS, count_claims, find_claims, find_studies
+from docs.generators.results import DOCS, count_claims, find_claims, find_studies, shows_photographs
 from docs.generators.schemas import find_identifiers, make_schemas
 from robustfeatures.tools.describe import Description, find_description
 
@@ -63,7 +63,7 @@ def make_index_page() -> str:
         studies = find_studies(identifier)
         link = f"[{identifier}: {found.experiment.title}]({identifier}.md)"
         results = [
-            "<br>".join(_count_results(study, identifier) for study in studies if (study in PHOTOGRAPHS) is shown)
+            "<br>".join(_count_results(study, identifier) for study in studies if shows_photographs(study) is shown)
             for shown in (True, False)
         ]
         # A toy model asks nothing of a study.

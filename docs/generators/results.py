@@ -11,21 +11,26 @@ import pandas as pd
 from robustfeatures.pipeline.report.verdicts import count_verdicts, describe_counts, find_sentences
 
 DOCS = Path(__file__).parents[1]
-# These come first, the others follow in the order of their names.
+# Studies of complete CIFAR-10 come first, then those of fewer photographs, then the others, beginning with FIRST.
+FEW_PHOTOGRAPHS = ("cifar10-mini", "feature-learning-photographs")
 FIRST = ("digits", "digits-full", "theory")
-PHOTOGRAPHS = (
-    "not-bugs-cifar10-seed0",
-    "feature-averaging-cifar10",
-    "cifar10-mini",
-    "feature-learning-photographs",
-)
+
+
+def shows_photographs(study: str) -> bool:
+    """Whether the images of a study of docs/ are photographs; its name tells."""
+    return "cifar10" in study or "photographs" in study
 
 
 def find_studies(identifier: str) -> list[str]:
-    """The studies of which docs/ keeps a table or a figure of an experiment."""
+    """The studies of which docs/ keeps a table or a figure of an experiment; those with most photographs come first."""
     found = {path.parent.name for suffix in ("md", "png") for path in DOCS.glob(f"*/{identifier}.{suffix}")}
     found.discard("experiments")
-    return sorted(found, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+    return sorted(found, key=_place)
+
+
+def _place(study: str) -> tuple[bool, bool, int, str]:
+    rank = FIRST.index(study) if study in FIRST else len(FIRST)
+    return not shows_photographs(study), study in FEW_PHOTOGRAPHS, rank, study
 
 
 @cache

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.generators.results import shows_photographs
 from robustfeatures.pipeline.study.study import read_study
 from tests.conftest import REPOSITORY
 from tests.documentation.conftest import Reader
@@ -55,13 +56,20 @@ def test_commands_run_as_written(path: Path, reader: Reader) -> None:
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "docs").glob("*/*.yaml")), ids=page_id)
 def test_the_studies_beside_results_can_be_read(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are copied to the other studies, which they may extend; `study.yaml` gets the name of its folder."""
+    """They are copied to the other studies, which they may extend; `study.yaml` gets the name of its folder.
+
+    The name also tells whether their images are photographs.
+    """
     for folder in ("mnist10k/train", "cifar10"):
         (tmp_path / "results" / "raw" / folder).mkdir(parents=True)
     shutil.copytree(REPOSITORY / "workflow" / "studies", tmp_path / "studies")
     shutil.copy(path.with_name("study.yaml"), tmp_path / "studies" / f"{path.parent.name}.yaml")
     monkeypatch.chdir(tmp_path)
-    assert read_study(shutil.copy(path, tmp_path / "studies" / "copied.yaml")).experiments
+    study = read_study(shutil.copy(path, tmp_path / "studies" / "copied.yaml"))
+    assert study.experiments
+    sets = [study.data, *(study.other_data or {}).values()]
+    of_cifar10 = any("cifar10" in f"{each.source} {each.path}" for each in sets if each)
+    assert shows_photographs(path.parent.name) == of_cifar10
 
 
 def test_the_lists_name_nothing_that_no_page_says() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from docs.generators.results import DOCS, PHOTOGRAPHS
+from docs.generators.results import DOCS, FEW_PHOTOGRAPHS, find_studies
 from tests.conftest import REPOSITORY
 
 ON_GITHUB = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "config/README.md", "results/README.md")
@@ -50,8 +50,9 @@ def test_links_of_the_pages_outside_the_site(name: str) -> None:
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
-def test_studies_on_photographs_are_kept_here() -> None:
-    assert [name for name in PHOTOGRAPHS if not (DOCS / name / "README.md").is_file()] == []
+def test_complete_cifar10_comes_first() -> None:
+    assert [name for name in FEW_PHOTOGRAPHS if not (DOCS / name / "README.md").is_file()] == []
+    assert find_studies("B1") == ["two-pathways-cifar10-resnet9", "cifar10-mini", "digits", "digits-full"]
 
 
 def test_the_readme_is_short() -> None:
