@@ -1,7 +1,8 @@
 """How near inversions come to the representation that they seek, against their steps.
 
 `python -m tests.benchmarks.inversion results/artifacts/model/<source>.json results/artifacts/data/<data>.json` prints
-the distance that is left, as a share of that at the start. From it the steps of D_R and D_NR are chosen.
+the distance that is left, as a share of that at the start. From it the steps of D_R and D_NR are chosen. With
+`--learner` it also prints how many of the inversions another network classifies as their targets.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from robustfeatures import load_model, open_dataset
 from robustfeatures.attacks.inversion import invert
+from robustfeatures.data.settings import Split
 from robustfeatures.derived.inversion import NOISE_DEVIATION, draw_noise, draw_start_rows
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.settings import Precision
@@ -27,7 +29,7 @@ BATCH = 250
 QUANTILES = (0.1, 0.5, 0.9)
 
 
-def shares_left(
+def inverted(
     network: Network,
     start: Tensor,
     targets: Tensor,
@@ -36,64 +38,73 @@ def shares_left(
     steps: Sequence[int],
     precision: Precision = "float32",
 ) -> Iterator[Tensor]:
-    """Per number of steps, in ascending order: the distance left of each image (N,), as a share of that at the start.
-
-    Distances are those of `network` in float32; the steps are done in `precision`.
-    """
-    frozen = FrozenNetwork(network, precision=precision)
-
-    @torch.no_grad()
-    def distances(images: Tensor) -> Tensor:
-        return (network.representation(images) - network.representation(targets)).norm(dim=1)
-
-    first, images, done = distances(start), start, 0
+    """The images (N, C, H, W) after each number of steps, which are in ascending order."""
+    frozen, images, done = FrozenNetwork(network, precision=precision), start, 0
     for count in steps:
         # The path of an image does not depend on where it is interrupted.
         images = invert(frozen, images, targets, step_size=step_size, steps=count - done)
         done = count
-        yield distances(images) / first
+        yield images
+
+
+@torch.no_grad()
+def share_left(network: Network, start: Tensor, images: Tensor, targets: Tensor) -> Tensor:
+    """The distance of each image from its target (N,), as a share of that at the start; in float32."""
+    sought = network.representation(targets)
+    left, first = ((network.representation(each) - sought).norm(dim=1) for each in (images, start))
+    return left / first
+
+
+@torch.no_grad()
+def classifies(network: Network, images: Tensor, labels: Tensor) -> Tensor:
+    """Whether the network predicts the label of each image (N,)."""
+    return network(images).argmax(dim=1) == labels
 
 
 def main(
     model: Annotated[Path, typer.Argument(help="The reference of the source network.")],
     data: Annotated[Path, typer.Argument(help="The reference of its data set.")],
     start: Literal["images", "noise"] = "images",
+    split: Split = "train",
+    learner: Annotated[Path | None, typer.Option(help="The reference of a network that classifies them.")] = None,
     noise_deviation: Annotated[float, typer.Option(help="Of the noise, if the start is noise.")] = NOISE_DEVIATION,
     step_size: float = 0.1,
     steps: Annotated[str, typer.Option(help="Numbers of steps, ascending.")] = "10,20,50,100,200,500",
-    images: Annotated[int, typer.Option(help="Training images, drawn with a fixed seed.")] = 1000,
+    images: Annotated[int, typer.Option(help="Drawn from the split with a fixed seed.")] = 1000,
     precision: Precision = "float32",
     device: Literal["cpu", "cuda"] = "cpu",
     threads: int = 2,
     store: Path | None = None,
 ) -> None:
-    """Print the share of the distance that is left, mean and quantiles over images."""
+    """Print the share of the distance that is left, mean and quantiles over images, and the accuracy of a learner."""
     torch.set_num_threads(threads)
     network = load_model(model, store=store, device=device)
-    original = open_dataset(data, "train", store=store)
+    original = open_dataset(data, split, store=store)
     rows = np.sort(np.random.default_rng(0).permutation(len(original))[:images])
     if start == "noise":
         began = draw_noise(original.provenance["source_index"][rows], original.image_shape, 0, noise_deviation)
     else:
         began = original.float_images(draw_start_rows(original, 0)[rows])
     counts = [int(each) for each in steps.split(",")]
-    pairs = zip(
-        torch.from_numpy(began).split(BATCH), torch.from_numpy(original.float_images(rows)).split(BATCH), strict=True
-    )
-    batches = [
-        list(
-            shares_left(
-                network, begin.to(device), targets.to(device), step_size=step_size, steps=counts, precision=precision
-            )
-        )
-        for begin, targets in pairs
-    ]
+    second = None if learner is None else load_model(learner, store=store, device=device)
+    begin, targets = (torch.from_numpy(each).to(device) for each in (began, original.float_images(rows)))
+    labels = torch.from_numpy(original.labels[rows]).to(device)
+    left: dict[int, list[Tensor]] = {count: [] for count in counts}
+    right: dict[int, list[Tensor]] = {count: [] for count in counts}
+    for first, sought, true in zip(begin.split(BATCH), targets.split(BATCH), labels.split(BATCH), strict=True):
+        paths = inverted(network, first, sought, step_size=step_size, steps=counts, precision=precision)
+        for count, images_there in zip(counts, paths, strict=True):
+            left[count].append(share_left(network, first, images_there, sought))
+            if second is not None:
+                right[count].append(classifies(second, images_there, true))
     lines = []
-    for count, shares in zip(counts, zip(*batches, strict=True), strict=True):
-        left = torch.cat(shares)
-        lines.append(
-            {"steps": count, "mean": left.mean().item(), **{f"{q:.0%}": left.quantile(q).item() for q in QUANTILES}}
-        )
+    for count in counts:
+        shares = torch.cat(left[count])
+        line = {"steps": count, "mean": shares.mean().item()}
+        line |= {f"{quantile:.0%}": shares.quantile(quantile).item() for quantile in QUANTILES}
+        if second is not None:
+            line["accuracy (%)"] = 100 * torch.cat(right[count]).float().mean().item()
+        lines.append(line)
     began_at = f"noise of {noise_deviation:g}" if start == "noise" else start
     typer.echo(f"{model.stem}, {began_at}, {len(rows)} images, step {step_size:g}, {precision}\n")
     typer.echo(pd.DataFrame(lines).round(3).to_markdown(index=False))
