@@ -21,9 +21,12 @@ from robustfeatures import load_model, open_dataset
 from robustfeatures.attacks.inversion import invert
 from robustfeatures.data.settings import Split
 from robustfeatures.derived.inversion import NOISE_DEVIATION, draw_noise, draw_start_rows
+from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.settings import Precision
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.models.network import Network
+from robustfeatures.training.accuracy import accuracy
 
 BATCH = 250
 QUANTILES = (0.1, 0.5, 0.9)
@@ -55,12 +58,6 @@ def share_left(network: Network, start: Tensor, images: Tensor, targets: Tensor)
     return left / first
 
 
-@torch.no_grad()
-def classifies(network: Network, images: Tensor, labels: Tensor) -> Tensor:
-    """Whether the network predicts the label of each image (N,)."""
-    return network(images).argmax(dim=1) == labels
-
-
 def main(
     model: Annotated[Path, typer.Argument(help="The reference of the source network.")],
     data: Annotated[Path, typer.Argument(help="The reference of its data set.")],
@@ -88,22 +85,21 @@ def main(
     counts = [int(each) for each in steps.split(",")]
     second = None if learner is None else load_model(learner, store=store, device=device)
     begin, targets = (torch.from_numpy(each).to(device) for each in (began, original.float_images(rows)))
-    labels = torch.from_numpy(original.labels[rows]).to(device)
     left: dict[int, list[Tensor]] = {count: [] for count in counts}
-    right: dict[int, list[Tensor]] = {count: [] for count in counts}
-    for first, sought, true in zip(begin.split(BATCH), targets.split(BATCH), labels.split(BATCH), strict=True):
+    made: dict[int, list[Tensor]] = {count: [] for count in counts}
+    for first, sought in zip(begin.split(BATCH), targets.split(BATCH), strict=True):
         paths = inverted(network, first, sought, step_size=step_size, steps=counts, precision=precision)
-        for count, images_there in zip(counts, paths, strict=True):
-            left[count].append(share_left(network, first, images_there, sought))
-            if second is not None:
-                right[count].append(classifies(second, images_there, true))
+        for count, there in zip(counts, paths, strict=True):
+            left[count].append(share_left(network, first, there, sought))
+            made[count].append(there)
+    labels = torch.from_numpy(original.labels[rows]).to(device)
     lines = []
     for count in counts:
         shares = torch.cat(left[count])
         line = {"steps": count, "mean": shares.mean().item()}
         line |= {f"{quantile:.0%}": shares.quantile(quantile).item() for quantile in QUANTILES}
         if second is not None:
-            line["accuracy (%)"] = 100 * torch.cat(right[count]).float().mean().item()
+            line["accuracy (%)"] = percent(accuracy(second, InMemory(torch.cat(made[count])), labels))
         lines.append(line)
     began_at = f"noise of {noise_deviation:g}" if start == "noise" else start
     typer.echo(f"{model.stem}, {began_at}, {len(rows)} images, step {step_size:g}, {precision}\n")
