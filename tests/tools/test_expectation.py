@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from robustfeatures.engine.settings import Precision
 from robustfeatures.files import write_json
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.plan import unfold
@@ -54,6 +56,13 @@ def test_the_time_of_an_adversarial_training(tmp_path: Path) -> None:
     assert float(longest) == pytest.approx(hours, abs=0.1)
     assert asked == (Architecture(name="resnet50"), (3, 32, 32), "bfloat16", "cpu", 2)
     assert "resnet50, bfloat16, 2 threads, 1000 images a second in training, 2000 in each step" in measured
+
+
+@pytest.mark.parametrize("emulated", [True, False])
+def test_who_emulates_bfloat16_is_told_the_faster_precision(emulated: bool, tmp_path: Path) -> None:
+    speed = Speed(100.0, 200.0, emulated)
+    *_, measured, _ = told("not-bugs-cifar10", "model", "cifar10-adversarial", tmp_path, speed, 2)
+    assert ("This machine emulates bfloat16: with `precision: float32`" in measured) == emulated
 
 
 def test_the_time_of_a_measurement_that_attacks(tmp_path: Path) -> None:
@@ -118,6 +127,14 @@ def test_a_speed_is_measured() -> None:
     )
     assert 0 < wide.updates < narrow.updates
     assert 0 < wide.attack_steps < narrow.attack_steps
+
+
+@pytest.mark.parametrize(("precision", "emulated"), [("float32", False), ("bfloat16", True)])
+def test_a_speed_says_whether_it_is_emulated(
+    precision: Precision, emulated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
+    assert measure_speed(Architecture(name="linear"), (1, 2, 2), precision, "cpu", 1).emulated == emulated
 
 
 def test_a_speed_is_measured_in_another_process(tmp_path: Path) -> None:

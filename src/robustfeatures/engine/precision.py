@@ -61,12 +61,17 @@ def has_bfloat16(device: torch.device) -> bool:
     return any(features.get(unit, False) for unit in BFLOAT16_UNITS)
 
 
+def emulates(device: torch.device, precision: Precision) -> bool:
+    """Whether the device has no units for this precision."""
+    return precision == "bfloat16" and not has_bfloat16(device)
+
+
 def warn_if_emulated(device: torch.device, precision: Precision) -> None:
     """Warn in the log, once per process, if the device emulates this precision."""
-    if precision == "bfloat16" and not has_bfloat16(device):
+    if emulates(device, precision):
         _warn_emulated(device.type)
 
 
 @cache
 def _warn_emulated(kind: str) -> None:
-    log.warning("precision: bfloat16 is emulated on this %s, which takes several times as long as float32", kind)
+    log.warning("precision: bfloat16 is emulated on this %s, which may take ten times as long as float32", kind)

@@ -114,11 +114,14 @@ def expect(
     total = max(sum(hours.values()) / at_once, hours[longest])
     width = "" if architecture.width is None else f" of width {architecture.width}"
     network = f"{architecture.name}{width}, {largest.precision}, {threads} threads"
-    return (
+    line = (
         f"{len(missing)} jobs, expected to take {total:.1f} h on this machine with {cores} cores; the longest, "
         f"{longest}, {hours[longest]:.1f} h. Measured: {network}, "
         f"{speed.updates:.0f} images a second in training, {speed.attack_steps:.0f} in each step of an attack."
     )
+    if speed.emulated:
+        line += f" This machine emulates {largest.precision}: with `precision: float32` the study takes less time here."
+    return line
 
 
 def _hours(found: Estimate, speed: Speed, per_forward: float) -> float:

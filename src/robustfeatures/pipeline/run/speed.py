@@ -21,10 +21,14 @@ LEAST_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Speed:
-    """Images a second: of weight updates, and of steps of an attack."""
+    """Images a second: of weight updates, and of steps of an attack.
+
+    `emulated`: whether the device has no units for the precision.
+    """
 
     updates: float
     attack_steps: float
+    emulated: bool = False
 
 
 def measure_speed(
@@ -36,6 +40,7 @@ def measure_speed(
     from robustfeatures.attacks import pgd
     from robustfeatures.engine.batches import InMemory
     from robustfeatures.engine.frozen_network import FrozenNetwork
+    from robustfeatures.engine.precision import emulates
     from robustfeatures.models import create
     from robustfeatures.pipeline.run.memory import keep_freed_memory
     from robustfeatures.training.loop import train
@@ -56,7 +61,8 @@ def measure_speed(
         # Reading a value waits for the device.
         pgd(frozen, images, labels, norm="l2", eps=0.5, step_size=0.1, steps=times).sum().item()
 
-    return Speed(IMAGES * _per_second(update), IMAGES * _per_second(attack))
+    emulated = emulates(images.device, precision)
+    return Speed(IMAGES * _per_second(update), IMAGES * _per_second(attack), emulated)
 
 
 def _per_second(work: Callable[[int], None]) -> float:
