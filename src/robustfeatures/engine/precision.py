@@ -74,4 +74,4 @@ def warn_if_emulated(device: torch.device, precision: Precision) -> None:
 
 @cache
 def _warn_emulated(kind: str) -> None:
-    log.warning("precision: bfloat16 is emulated on this %s, which may take ten times as long as float32", kind)
+    log.warning("precision: bfloat16 is emulated on this %s, which may take twenty times as long as float32", kind)
