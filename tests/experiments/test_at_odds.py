@@ -260,6 +260,11 @@ def test_c4(payload: Callable[..., Path], channels: int) -> None:
     assert verdicts(c4.claims(found)) == ["held"] * 5
     texts = [text.get_text() for text in c4.figure(found).axes[0].texts]
     assert {"original", "standard", "L2-trained", "Linf-trained", "cat", "dog"} <= set(texts)
+    # The gradients of a network that ended at a constant are 0 and have no direction.
+    constant = measurements["model"] == "linf"
+    measurements.loc[constant, ["alignment", "low_frequency", "density"]] = np.nan
+    dead = make_results(settings, measurements=measurements, payloads=payloads)
+    assert set(verdicts(c4.claims(dead))) == {"held", "not tested"}
 
 
 def ways(norms: Sequence[str]) -> pd.DataFrame:
@@ -289,6 +294,11 @@ def test_c5(payload: Callable[..., Path]) -> None:
     assert verdicts(c5.claims(found)) == ["held"] * 8
     texts = [text.get_text() for text in c5.figure(found).axes[0].texts]
     assert {"L2 3", "Linf 0.5"} <= set(texts)
+    # No image leaves its class.
+    nothing = ways(["l2", "linf"])
+    nothing.loc[nothing["model"] == "standard", ["reached", "alignment"]] = (0, np.nan)
+    of_alignment = c5.claims(make_results(c5.Settings(**ENLARGED), measurements=nothing, payloads=payloads))[::2]
+    assert set(verdicts(of_alignment)) == {"not tested"}
 
 
 def test_c6(payload: Callable[..., Path]) -> None:
@@ -298,6 +308,9 @@ def test_c6(payload: Callable[..., Path]) -> None:
     found = make_results(c6.Settings(**ENLARGED), measurements=ways(["l2"]).drop(columns="norm"), payloads=payloads)
     assert list(c6.table(found)["width"]) == pytest.approx([0.0, 0.2, 0.3])
     assert verdicts(c6.claims(found)) == ["held", "held"]
+    nothing = ways(["l2"]).drop(columns="norm").assign(width=np.nan, detour=np.nan)
+    unmoved = make_results(c6.Settings(**ENLARGED), measurements=nothing, payloads=payloads)
+    assert verdicts(c6.claims(unmoved)) == ["not tested"] * 2
     assert c6.figure(found).axes
     missing = c6.Settings(**{**ENLARGED, "norm": "linf", "large_eps": {"l2": 3.0}})
     with pytest.raises(UserError, match=r"C6\.large_eps: 'linf' is missing"):

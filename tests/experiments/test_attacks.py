@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.settings import Subset
@@ -38,6 +39,11 @@ def test_a5_needs_the_studys_radius(pieces: Pieces) -> None:
         a5.needs(pieces, a5.Settings(eps=0.3))
 
 
+def test_a5_needs_a_number_of_steps_to_compare_the_largest_with() -> None:
+    with pytest.raises(ValidationError, match="needs a number that is at most half of the largest, 50"):
+        TypeAdapter(a5.Settings).validate_json('{"steps": [40, 50]}')
+
+
 def test_a5_judges_the_least_over_attacks() -> None:
     accuracy = {(a5.STUDY, 0): 50.0, (a5.SWEEP, 1): 70.0, (a5.SWEEP, 50): 49.5, (a5.SWEEP, 100): 49.0}
     accuracy[a5.SEARCH, 1000] = 48.5
@@ -53,6 +59,9 @@ def test_a5_judges_the_least_over_attacks() -> None:
     assert list(dropped.values) == [-1.5, -1.5]
     assert list(plateau.values) == [-0.5, -0.5]
     assert list(search.values) == [-0.5, -0.5]
+    # An attack by CW that finds less reaches another plateau.
+    weak = rows.assign(accuracy=rows["accuracy"] + 10.0 * (rows["row"] == a5.SEARCH))
+    assert a5.claims(make_results(a5.Settings(steps=(1, 50, 100)), weak))[2].judge()["verdict"] == "contradicted"
     assert [claim.judge()["verdict"] for claim in (dropped, plateau, search)] == ["held"] * 3
     assert list(a5.table(given)["accuracy"]) == [50.5, 70.5, 50.0, 49.5, 49.0]
 
@@ -67,6 +76,11 @@ def test_x3_asks_for_the_studys_attacks_first_and_for_none_twice(pieces: Pieces)
     again = x3.needs(with_it, x3.Settings())[0].recipe.parameters
     assert isinstance(again, Evaluation)
     assert again.attacks == (*own, x3.STANDARD_VERSION)
+    # Also if another attack of the study comes after it.
+    robustness = replace(pieces.robustness, attacks=(x3.STANDARD_VERSION, *own))
+    last = x3.needs(Pieces(replace(pieces.study, robustness=robustness)), x3.Settings())[0].recipe.parameters
+    assert isinstance(last, Evaluation)
+    assert last.attacks == (*own, x3.STANDARD_VERSION)
 
 
 def test_x3_attacks_the_networks_of_a1_with_the_same_starts(pieces: Pieces) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
+from robustfeatures.errors import UserError
 from robustfeatures.measurements.feature_heads import (
     FEATURES,
     K_CLASSES,
@@ -18,6 +20,7 @@ from robustfeatures.measurements.feature_heads import (
     sum_by_class,
     to_head_labels,
 )
+from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.theory.feature_averaging import Task, gradient_descent
 from tests.conftest import Digits
@@ -103,6 +106,19 @@ def test_lambda_is_that_of_the_theory() -> None:
     solved = torch.linalg.lstsq(points.double().T, (two.weights.detach() - start).double().T).solution
     expected = torch.stack([solved[labels == label].sum(dim=0) for label in range(4)], dim=1)
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_an_odd_number_of_classes_has_no_two_sides(digits: Digits) -> None:
+    odd = create("small-cnn", num_classes=9, image_shape=(1, 8, 8))
+    with pytest.raises(UserError, match="9 classes cannot be divided into two equal sides"):
+        measure(
+            MemoryRun({"data": {"train": split_of(digits, slice(0, 100))}, "model": odd}),
+            learning_rate=0.1,
+            steps=1,
+            initial_std=1e-5,
+            precision="float32",
+            seed=0,
+        )
 
 
 def test_the_rows_hold_two_heads_and_the_features(digits: Digits, network: Network) -> None:

@@ -83,6 +83,10 @@ def test_find_by_label(made: Made) -> None:
         caught.value
     )
     assert find_reference(f"digits-standard-seed0-{digest[:4]}", made.artifacts) == model
+    # The one that a study names is taken. A study of other names leaves it open.
+    assert find_reference("digits-standard", made.artifacts, lambda: made.plan.recipes) == model
+    with pytest.raises(UserError, match="2 artifacts have this label"):
+        find_reference("digits-standard", made.artifacts, lambda: {"data/digits"})
     # A batch of seeds has a file too, which is no artifact.
     model.with_name(f"digits-standard-8-seeds-{'1' * 16}.json").write_text("{}")
     with pytest.raises(UserError, match=r"\(did you mean 'digits-standard-seed0'\?\)"):

@@ -98,6 +98,27 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("RGBA", "data.path: class 1/3.png: the mode is RGBA; save it with 8 bits a channel, grey or RGB"),
+        ("L", "data.path: class 1/3.png: grey image where colour is expected, as in class 0/0.png"),
+        ("I;16", "data.path: class 1/3.png: the mode is I;16"),
+        (None, r"class 1/3.png: no image that Pillow reads as .*; mend or remove it"),
+    ],
+)
+def test_images_that_no_job_would_read(studies: Path, tmp_path: Path, mode: str | None, message: str) -> None:
+    folder = images(tmp_path / "colour", 2, 10, (16, 16, 3))
+    odd = folder / "class 1" / "3.png"
+    if mode is None:
+        odd.write_text("no image")
+    else:
+        Image.new(mode, (16, 16)).save(odd)
+    with pytest.raises(UserError, match=message):
+        list(write_study("mine", folder, studies))
+    assert not (studies / "mine.yaml").exists()
+
+
+@pytest.mark.parametrize(
     ("operation", "message"),
     [
         (

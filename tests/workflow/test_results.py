@@ -165,6 +165,15 @@ def test_show(smoke: Workspace) -> None:
     assert missing.stderr.strip() == "robustfeatures: results/artifacts/model/nothing.json: there is no such reference"
 
 
+def test_export_by_label(smoke: Workspace, tmp_path: Path) -> None:
+    done = smoke.command("export", "digits-D_rand-seed0", str(tmp_path / "D_rand.npz"), "--format", "npz")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "D_rand.npz").exists()
+    refused = smoke.command("export", "digits-D_random", str(tmp_path / "no.npz"), "--format", "npz")
+    assert refused.returncode == 1
+    assert "digits-D_random: there is no artifact with this label" in refused.stderr
+
+
 def test_why_names_what_differs_upstream(built: Workspace) -> None:
     built.edit("workflow/studies/smoke.yaml", "eps: 0.75, step_size: 0.15", "eps: 0.8, step_size: 0.15")
     built.build()
@@ -172,8 +181,10 @@ def test_why_names_what_differs_upstream(built: Workspace) -> None:
     same_label = evaluations.glob("digits-on-D_R-images-downstream-test-seed0-*.json")
     found = sorted(same_label, key=lambda path: path.stat().st_mtime_ns)
     assert len(found) == 2
-    done = built.command("why", str(found[-1].relative_to(built.folder)))
+    # The label has two builds. The configured study names the newer one.
+    done = built.command("why", "digits-on-D_R-images-downstream-test-seed0")
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == f"evaluation/{found[-1].stem}"
     assert "model/digits-adversarial-seed0-" in done.stdout
     assert "training.adversary.eps: 0.75 -> 0.8" in done.stdout
     assert f"differs from {found[0].name} in" in done.stdout

@@ -37,6 +37,11 @@ StoreOption = Annotated[
 LogOption = Annotated[Path | None, typer.Option("--log", help="The log file; by default the terminal.")]
 ConfigOption = Annotated[Path, typer.Option("--config", help="The configuration file.")]
 StudyOption = Annotated[str | None, typer.Option("--study", help="A study in place of the configured one.")]
+# For a label with several builds.
+BuildsOption = Annotated[
+    str | None,
+    typer.Option("--study", help="Of several builds of a label, the one of this study; by default the configured one."),
+]
 
 CONFIG = Path("config.yaml")
 ARTIFACTS = Path("results/artifacts")
@@ -72,16 +77,19 @@ def read_configuration(path: Path, study: str | None = None) -> Config:
     return read_config({**values, "study": study} if study and isinstance(values, dict) else values)
 
 
-def find_artifact(artifact: str) -> Path:
-    """The reference that a label or a path names.
+def find_artifact(artifact: str, study: str | None = None) -> Path:
+    """The reference that a label or a path names; of several builds of a label that of `study`, or the configured one.
 
     Raises:
         UserError: no artifact, or several, are called so.
     """
+    from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.tools.finding import find_reference
 
-    return find_reference(artifact, Artifacts(ARTIFACTS))
+    return find_reference(
+        artifact, Artifacts(ARTIFACTS), lambda: unfold(read_configuration(CONFIG, study), STUDIES).recipes
+    )
 
 
 def find_store(given: Path | None, configured: Config | None = None) -> Store:

@@ -14,6 +14,7 @@ from robustfeatures.cli.app import (
     CONFIG,
     STUDIES,
     Artifact,
+    BuildsOption,
     ConfigOption,
     StoreOption,
     StudyOption,
@@ -30,19 +31,19 @@ WATCH_SECONDS = 2.0
 
 
 @app.command()
-def show(artifact: Artifact, store: StoreOption = None) -> None:
+def show(artifact: Artifact, study: BuildsOption = None, store: StoreOption = None) -> None:
     """Print one artifact: its stage, settings, inputs, numbers, cost and folder."""
     from robustfeatures.tools.show import show as lines
 
-    print_lines(lines(find_artifact(artifact), find_store(store), curves=sys.stdout.isatty()))
+    print_lines(lines(find_artifact(artifact, study), find_store(store), curves=sys.stdout.isatty()))
 
 
 @app.command()
-def why(artifact: Artifact) -> None:
+def why(artifact: Artifact, study: BuildsOption = None) -> None:
     """Print the recipes that an artifact builds on, and its differences from the newest earlier build of its label."""
     from robustfeatures.tools.why import why as lines
 
-    print_lines(lines(find_artifact(artifact)))
+    print_lines(lines(find_artifact(artifact, study)))
 
 
 @app.command(name="list")

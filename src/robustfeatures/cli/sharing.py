@@ -12,10 +12,12 @@ from robustfeatures.cli.app import (
     ARTIFACTS,
     CONFIG,
     STUDIES,
+    BuildsOption,
     ConfigOption,
     StoreOption,
     StudyOption,
     app,
+    find_artifact,
     find_store,
     print_lines,
     read_configuration,
@@ -41,21 +43,27 @@ def fetch(config: ConfigOption = CONFIG, study: StudyOption = None) -> None:
 
 @app.command()
 def export(
-    reference: Annotated[Path, typer.Argument(help="A reference, a payload's folder or a data.zarr.")],
+    dataset: Annotated[
+        str, typer.Argument(help="A label, as `list` prints it, a reference, a payload's folder or a data.zarr.")
+    ],
     out: Annotated[Path, typer.Argument(help="A new folder, or for npz a new file.")],
     form: Annotated[
         Literal["folder", "npz", "constructed", "huggingface"], typer.Option("--format", help="What to write.")
     ],
     split: Annotated[str | None, typer.Option("--split", help="Only this split; by default all.")] = None,
+    study: BuildsOption = None,
     store: StoreOption = None,
 ) -> None:
     """Write a data set as an image folder, an .npz file, torch tensors or parquet, and print what the format loses."""
     from robustfeatures.tools import exporting
 
     signal.signal(signal.SIGTERM, stop_export)
+    path = Path(dataset)
+    if not path.exists() and path.suffix not in (".json", ".zarr"):
+        path = find_artifact(dataset, study)
     # Only a reference needs a store. A data.zarr may be in a place without config.yaml.
-    root = find_store(store).root if reference.suffix == ".json" else store
-    print_lines(exporting.export(reference, out, form, split=split, store=root))
+    root = find_store(store).root if path.suffix == ".json" else store
+    print_lines(exporting.export(path, out, form, split=split, store=root))
 
 
 @app.command()

@@ -75,7 +75,7 @@ def _hash(path: Path) -> FileFacts:
     return FileFacts(hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def _inspect(path: Path) -> FileFacts:
+def _inspect(path: Path, *, decode: bool = True) -> FileFacts:
     content = path.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     try:
@@ -85,7 +85,8 @@ def _inspect(path: Path) -> FileFacts:
             count = getattr(image, "n_frames", 1) if image.format in MULTI_IMAGE_FORMATS else 1
             if count > 1:
                 return FileFacts(sha256, problem=f"holds {count} images")
-            image.load()
+            if decode:
+                image.load()
             mode = WITH_TRANSPARENT_COLOURS.get(image.mode, image.mode) if "transparency" in image.info else image.mode
             return FileFacts(sha256, f"{mode} with 16 bits" if deep else mode, image.width, image.height)
     except MemoryError:
@@ -100,6 +101,11 @@ def _inspect(path: Path) -> FileFacts:
 def _inspect_all(root: Path, files: Sequence[str], inspect: Callable[[Path], FileFacts]) -> list[FileFacts]:
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(lambda file: inspect(root / file), files))
+
+
+def inspect_headers(root: Path, files: Sequence[str]) -> dict[str, FileFacts]:
+    """The facts of each file below `root`, without decoding: a damaged file may have no `problem`."""
+    return dict(zip(files, _inspect_all(root, files, partial(_inspect, decode=False)), strict=True))
 
 
 def digest_images(parameters: Data, listings: Mapping[str, Listing]) -> str:
@@ -134,8 +140,7 @@ def read_images(
     check_digest(parameters, combine_digests({file: fact.sha256 for file, fact in facts.items()}))
     _check_readable(facts, parameters)
     readable = {file: fact for file, fact in facts.items() if fact.problem is None}
-    mode = "RGB" if convert else _common_mode(readable)
-    _check_depth(readable, convert)
+    mode = find_mode(readable, convert=convert)
     height, width = _common_size(readable, parameters.size)
     result: dict[str, RawData] = {}
     for split, listing in listings.items():
@@ -163,13 +168,20 @@ def _check_readable(facts: Mapping[str, FileFacts], parameters: Data) -> None:
     )
 
 
-def _check_depth(facts: Mapping[str, FileFacts], convert: bool) -> None:
+def find_mode(facts: Mapping[str, FileFacts], *, convert: bool = False) -> str:
+    """The mode of all images: "L", or "RGB" for colour and with `convert`.
+
+    Raises:
+        UserError: an image is grey among colour images, transparent (unless `convert`), or deeper than 8 bits.
+    """
+    mode = "RGB" if convert else _common_mode(facts)
     known = GREY | COLOUR | TRANSPARENT if convert else GREY | COLOUR
     for file, fact in facts.items():
         if fact.mode not in known:
             raise UserError(
                 f"data.path: {file}: the mode is {fact.mode}; save it with 8 bits a channel, grey or RGB, without alpha"
             )
+    return mode
 
 
 def _common_mode(facts: Mapping[str, FileFacts]) -> str:

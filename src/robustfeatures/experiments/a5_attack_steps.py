@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
+from pydantic import AfterValidator
 
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, CarliniWagner
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
@@ -27,6 +28,15 @@ CW = CarliniWagner(kind="cw-l2", searches=9, steps=1000)
 STUDY, SWEEP, SEARCH = "the study's attacks", "PGD", "CW-L2"
 
 
+def _check_steps(steps: tuple[int, ...]) -> tuple[int, ...]:
+    if min(steps) > max(steps) / 2:
+        raise ValueError(f"needs a number that is at most half of the largest, {max(steps)}")
+    return steps
+
+
+Steps = Annotated[tuple[PositiveInt, ...], MinLen(2), AfterValidator(_check_steps)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
     """The derived set and the attacks. The paper searched over step sizes, but does not name them."""
@@ -35,7 +45,7 @@ class Settings(Strict):
     """The derived set whose network is attacked."""
     eps: PositiveFloat = 0.25
     """The radius of all attacks."""
-    steps: Annotated[tuple[PositiveInt, ...], MinLen(2)] = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2500)
+    steps: Steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2500)
     """The numbers of steps of PGD."""
     reach: Annotated[tuple[PositiveFloat, ...], MinLen(1)] = (2.5, 10.0, 40.0)
     """Step sizes are `reach` * eps / steps, at most eps: in a straight line the steps cover `reach` * eps."""
@@ -126,10 +136,10 @@ def claims(results: Results) -> list[Claim]:
             threshold=-1.0,
         ),
         Claim(
-            "CW-L2 is no stronger than PGD (taken as 2 points)",
+            "PGD and CW-L2 reach the same accuracy (taken as 2 points)",
             SECTION,
-            f"eps {results.settings.eps:g}: accuracy under CW-L2 minus PGD of {longest} steps",
-            list(select_by_seed(rows, row=SEARCH) - pgd[longest]),
+            f"eps {results.settings.eps:g}: minus the distance between CW-L2 and PGD of {longest} steps",
+            list(-(select_by_seed(rows, row=SEARCH) - pgd[longest]).abs()),
             threshold=-2.0,
         ),
     ]

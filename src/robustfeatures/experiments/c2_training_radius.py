@@ -92,6 +92,7 @@ def claims(results: Results) -> list[Claim]:
                 [-rank_correlation(list(wide.columns), accuracies) for accuracies in wide.to_numpy().tolist()],
                 STEADY,
                 setting=norm,
+                of_images=False,
             ),
         ]
     return found

@@ -141,6 +141,7 @@ def _claims_on_proportion(rows: pd.DataFrame) -> list[Claim]:
             SOURCE,
             "Spearman's rank correlation of gain and loss over norms and radii",
             [rank_correlation(list(part), list(lost[part.index])) for _, part in gained.groupby("seed")],
+            of_images=False,
         )
     ]
 

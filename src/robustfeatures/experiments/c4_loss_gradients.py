@@ -92,7 +92,8 @@ def claims(results: Results) -> list[Claim]:
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.perception import average_over_images
 
-    numbers = average_over_images(results.measurements, ["model"], NUMBERS).pivot_table(index="seed", columns="model")
+    per_seed = average_over_images(results.measurements, ["model"], NUMBERS)
+    numbers = per_seed.pivot_table(index="seed", columns="model", dropna=False)
     robust = [norm for norm in NORM_NAMES if norm in results.settings.eps]
     found = []
     for norm in robust:

@@ -91,7 +91,7 @@ def claims(results: Results) -> list[Claim]:
     rows = _per_seed(results)
     found = []
     for norm in results.settings.large_eps:
-        numbers = rows[rows["norm"] == norm].pivot_table(index="seed", columns="model", values=NUMBERS)
+        numbers = rows[rows["norm"] == norm].pivot_table(index="seed", columns="model", values=NUMBERS, dropna=False)
         for trained in results.settings.eps:
             who = f"{NORM_NAMES[trained]}-trained"
             setting = f"{who}, {NORM_NAMES[norm]} examples"

@@ -219,26 +219,34 @@ def _fractions(axes: Axes, results: Results) -> None:
         name = "clean" if attack == NO_ATTACK else f"Linf {results.settings.eps:g}, {attack}"
         axes.plot(shares, subsets["test", attack], marker=MARKERS[number], markersize=3.5, color=colour, label=name)
         # On clean images the classifier of the adversary that networks are trained against.
-        robust = _test_values(results, attack, *ROBUST.get(attack, ROBUST[CLIPPED]))
-        axes.axhline(robust.mean(), linestyle=STYLES[3], color=colour)
+        robust = _list(_test_values(results, attack, *ROBUST.get(attack, ROBUST[CLIPPED])))
+        axes.axhline(sum(robust) / len(robust), linestyle=STYLES[3], color=colour)
     axes.plot([], [], linestyle=STYLES[3], color="black", label="the same, adversarial training on all pixels")
     log_axis(axes, "x")
     axes.set(xlabel="share of the pixels, most correlated first", ylabel="test accuracy (%)", ylim=(0, 102))
 
 
-def _test_values(results: Results, attack: str, training: str, solver: str, *, value: str = "accuracy") -> pd.Series:
-    """A value on the test split by seed. An exact solution depends on no seed: its value is that of every seed."""
-    import pandas as pd
-
+def _test_values(
+    results: Results, attack: str, training: str, solver: str, *, value: str = "accuracy"
+) -> pd.Series | float:
+    """A value on the test split by seed, or the only one of an exact solution, which depends on no seed."""
     from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = _accuracies(results)
     found = select_by_seed(rows, value=value, training=training, solver=solver, split="test", attack=attack)
-    return pd.Series(found.iloc[0], index=rows["seed"].unique()) if solver == EXACT else found
+    return float(found.iloc[0]) if solver == EXACT else found
+
+
+def _list(values: pd.Series | float) -> list[float]:
+    """The values of a claim: one per seed, or one alone where both sides are exact."""
+    return [values] if isinstance(values, float) else list(values)
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Appendix E on Table 5 and Figure 5, with each adversary; one value per seed."""
+    """The claims of Appendix E on Table 5 and Figure 5, with each adversary; one value per seed.
+
+    Where only exact solutions are compared, there is one value, and so no interval.
+    """
     found = []
     for attack in ROBUST:
         found += [
@@ -254,10 +262,10 @@ def _claims_on_table_5(results: Results, attack: str) -> list[Claim]:
 
     source = f"{PAPER}, Table 5"
 
-    def standard(attack: str, value: str = "accuracy") -> pd.Series:
+    def standard(attack: str, value: str = "accuracy") -> pd.Series | float:
         return _test_values(results, attack, STANDARD, TRAINED, value=value)
 
-    def robust(under: str, value: str = "accuracy") -> pd.Series:
+    def robust(under: str, value: str = "accuracy") -> pd.Series | float:
         return _test_values(results, under, *ROBUST[attack], value=value)
 
     return [
@@ -265,21 +273,21 @@ def _claims_on_table_5(results: Results, attack: str) -> list[Claim]:
             "Standard training is more accurate on clean images",
             source,
             "clean test accuracy: standard minus adversarial",
-            list(standard(NO_ATTACK) - robust(NO_ATTACK)),
+            _list(standard(NO_ATTACK) - robust(NO_ATTACK)),
             setting=SETTINGS[attack],
         ),
         Claim(
             "Adversarial training is more accurate under attack",
             source,
             f"test accuracy under Linf {results.settings.eps:g}: adversarial minus standard",
-            list(robust(attack) - standard(attack)),
+            _list(robust(attack) - standard(attack)),
             setting=SETTINGS[attack],
         ),
         Claim(
             "Adversarial training has the smaller l1 norm",
             source,
             "reduction of the l1 norm (%)",
-            list(percent(1 - robust(NO_ATTACK, "l1_norm") / standard(NO_ATTACK, "l1_norm"))),
+            [percent(each) for each in _list(1 - robust(NO_ATTACK, "l1_norm") / standard(NO_ATTACK, "l1_norm"))],
             setting=SETTINGS[attack],
         ),
     ]
@@ -296,14 +304,14 @@ def _claims_on_weak_pixels(results: Results, attack: str) -> list[Claim]:
             "The standard classifier gives weight even to weakly correlated pixels",
             source,
             "share of |w|_1 on pixels whose correlation is below eps (%): standard minus adversarial",
-            list(standard - robust),
+            _list(standard - robust),
             setting=SETTINGS[attack],
         ),
         Claim(
             "The robust classifier gives no weight to pixels whose correlation is below a threshold, dictated by eps",
             source,
             "1 minus the share (%) of |w|_1 on pixels whose correlation is below eps",
-            list(1 - robust),
+            _list(1 - robust),
             setting=SETTINGS[attack],
         ),
     ]
@@ -321,30 +329,28 @@ def _claims_on_few_pixels(results: Results, attack: str) -> list[Claim]:
             "With more than the most correlated pixels standard accuracy increases",
             source,
             f"clean test accuracy: on all {everything} pixels minus on those most robust on train ({few})",
-            list(_test_values(results, NO_ATTACK, STANDARD, TRAINED) - clean),
+            _list(_test_values(results, NO_ATTACK, STANDARD, TRAINED) - clean),
             setting=SETTINGS[attack],
         ),
         Claim(
             "With more than the most correlated pixels robustness decreases",
             source,
             f"test accuracy under attack: on the pixels most robust on train ({few}) minus on all {everything}",
-            list(robust - _test_values(results, attack, STANDARD, TRAINED)),
+            _list(robust - _test_values(results, attack, STANDARD, TRAINED)),
             setting=SETTINGS[attack],
         ),
         Claim(
             "Standard training on few robust pixels attains better robustness than adversarial training",
             f"{SOURCE}.1",
             f"test accuracy under attack: on the pixels most robust on train ({few}) minus adversarial training",
-            list(robust - _test_values(results, attack, *ROBUST[attack])),
+            _list(robust - _test_values(results, attack, *ROBUST[attack])),
             setting=SETTINGS[attack],
         ),
     ]
 
 
-def _weak_share(results: Results, training: str, solver: str) -> pd.Series:
+def _weak_share(results: Results, training: str, solver: str) -> pd.Series | float:
     """Per seed the share (percent) of |w|_1 on pixels whose correlation is below eps; exact solutions as above."""
-    import pandas as pd
-
     rows = results.measurements
     correlation = _values_per_pixel(results, "correlation")
     weak = correlation.index[correlation < results.settings.eps]
@@ -353,7 +359,7 @@ def _weak_share(results: Results, training: str, solver: str) -> pd.Series:
     sizes = weights.groupby("seed")["size"].sum()
     weak_sizes = weights[weights["pixel"].isin(weak)].groupby("seed")["size"].sum()
     found = percent(weak_sizes / sizes).fillna(0.0)
-    return pd.Series(found.iloc[0], index=rows["seed"].unique()) if solver == EXACT else found
+    return float(found.iloc[0]) if solver == EXACT else found
 
 
 EXPERIMENT = Experiment(

@@ -42,8 +42,9 @@ class Settings(Strict):
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One evaluation per row of A1 and seed, under the study's attacks and those that follow."""
-    own = pieces.robustness.attacks
-    attacks = (*own, *(attack for attack in settings.attacks if attack not in own))
+    # Rows are cumulative, so what the study's attacks reach alone can be read only before the others.
+    own = [attack for attack in pieces.robustness.attacks if attack not in settings.attacks]
+    attacks = (*own, *settings.attacks)
     radii = settings.eps or pieces.robustness.eps
     data = None
     if settings.images is not None:

@@ -36,6 +36,7 @@ from robustfeatures.engine.batch_size import fit_batch_size
 from robustfeatures.engine.batches import load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import derive_seed
+from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
@@ -64,6 +65,8 @@ def measure(
     """
     network = FrozenNetwork(run.network("model"), precision=precision)
     classes = network.network.head.out_features
+    if classes % 2:
+        raise UserError(f"data: {classes} classes cannot be divided into two equal sides")
     raw = {
         split: compute_representations(network, run.dataset("data", split), run.device) for split in ("train", "test")
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from robustfeatures.errors import UserError, suggest
@@ -13,11 +13,12 @@ from robustfeatures.pipeline.store.references import Artifacts
 MOST_NAMED = 5
 
 
-def find_reference(given: str, artifacts: Artifacts) -> Path:
+def find_reference(given: str, artifacts: Artifacts, planned: Callable[[], Collection[str]] = tuple) -> Path:
     """The reference at a path (`...json`), or the only one with the label `given`.
 
     The label may have its stage before it, its digest or the digest's beginning after it, and may lack the seed:
-    `model/digits-standard-seed0-a7b6`, `digits-standard`.
+    `model/digits-standard-seed0-a7b6`, `digits-standard`. Of several builds of a label the one is taken that is among
+    the names of `planned`, as a study has them: `model/digits-standard-seed0-a7b6a2f0c1d2e3f4`.
 
     Raises:
         UserError: no reference has that label, or several have; the message names them.
@@ -32,6 +33,9 @@ def find_reference(given: str, artifacts: Artifacts) -> Path:
     found = [path for path in known if _has_name(path, name)]
     if not found:
         raise UserError(f"{given}: there is no artifact with this label{_suggest_label(name, known)}")
+    if len(found) > 1:
+        present = planned()
+        found = [path for path in found if f"{path.parent.name}/{path.stem}" in present] or found
     if len(found) > 1:
         names = ", ".join(f"{path.parent.name}/{path.stem}" for path in found)
         raise UserError(f"{given}: {len(found)} artifacts have this label: {names}; give one of these")

@@ -10,10 +10,9 @@ from math import prod, sqrt
 from pathlib import Path
 from textwrap import fill
 
-from PIL import Image
-
-from robustfeatures.data.folder import FORMATS, GREY, digest_images
+from robustfeatures.data.folder import FileFacts, find_mode, inspect_headers
 from robustfeatures.data.listing import Listing, list_images
+from robustfeatures.data.own_files import combine_digests
 from robustfeatures.data.registry import Size
 from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
@@ -45,8 +44,9 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     By default that is one for small grey images or one for photographs. Yields lines on what was chosen.
 
     Raises:
-        UserError: the name is taken or wrong, the folder's layout is wrong, the study `like` extends another one, has
-            Linf radii or no data, or the new study cannot be planned. Then no file is left.
+        UserError: the name is taken or wrong, the folder's layout is wrong, a file is no image, an image is
+            transparent, deeper than 8 bits or grey among colour images, the study `like` extends another one, has Linf
+            radii or no data, or the new study cannot be planned. Then no file is left.
     """
     path = studies / f"{name}.yaml"
     config = read_config({"study": name})
@@ -54,13 +54,15 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
         raise UserError(f"{path}: there is such a study already; choose another name or remove it")
     data = Data(source="folder", path=str(folder))
     listings, classes = list_images(data)
-    shape, side = _find_shape(folder, listings)
+    facts = inspect_headers(folder, [file for listing in listings.values() for file in listing.files])
+    shape, side = _find_shape(folder, facts)
     small = shape[0] == 1 and max(shape[1:]) <= SMALL_SIDE
     base = like or (LIKE_SMALL if small else LIKE_PHOTOGRAPHS)
     original = find_study(studies, base)
     _check_whole(original)
     shares = {split: share for split, share in SHARES.items() if split not in listings}
-    block = _data_block(folder, digest_images(data, listings), listings, classes, side, shares)
+    digest = combine_digests({file: fact.sha256 for file, fact in facts.items()})
+    block = _data_block(folder, digest, listings, classes, side, shares)
     text = _adapt(original, folder, block, _scale(original, shape))
     size = data_size(replace(data, validation=shares.get("validation"), test=shares.get("test")))
     if size is not None:
@@ -108,20 +110,15 @@ def _adapt(original: Path, folder: Path, data: str, factor: float) -> str:
     )
 
 
-def _find_shape(folder: Path, listings: Mapping[str, Listing]) -> tuple[tuple[int, int, int], int | None]:
+def _find_shape(folder: Path, facts: Mapping[str, FileFacts]) -> tuple[tuple[int, int, int], int | None]:
     """The shape (C, H, W) of the images, and the `size` that makes them so; None if they are so already."""
-    sizes, modes = set(), set()
-    for listing in listings.values():
-        for file in listing.files:
-            try:
-                with Image.open(folder / file, formats=FORMATS) as image:
-                    sizes.add(image.size)
-                    modes.add(image.mode)
-            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-                raise UserError(f"{folder / file}: this is no image that can be read; mend or remove it") from error
-    channels = 1 if modes <= GREY else 3
+    for file, fact in facts.items():
+        if fact.problem is not None:
+            raise UserError(f"{folder / file}: {fact.problem}; mend or remove it")
+    channels = 1 if find_mode(facts) == "L" else 3
+    sizes = {(fact.height, fact.width) for fact in facts.values()}
     if len(sizes) == 1:
-        width, height = next(iter(sizes))
+        height, width = next(iter(sizes))
         if max(width, height) <= LARGEST_SIDE:
             return (channels, height, width), None
     side = min(LARGEST_SIDE, *(min(size) for size in sizes))

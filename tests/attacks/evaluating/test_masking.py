@@ -80,6 +80,13 @@ def diagnose(network: nn.Module, digits: Digits, attacks: tuple[Attack, ...] = A
     return find_warnings(compared.assign(row="D", seed=0))
 
 
+def test_noise_that_comes_first_silences_no_other_attack() -> None:
+    sign = "broken without gradients"
+    diagnostics = pd.DataFrame({"attack": ["noise-20", "autoattack"], "diagnostic": sign, "count": 9, "total": 100})
+    kept = drop_noise_before_gradients(diagnostics, ["noise", "autoattack"])
+    assert list(kept["attack"]) == ["autoattack"]
+
+
 def test_an_honest_network_raises_none(network: Network, digits: Digits) -> None:
     assert diagnose(FrozenNetwork(network), digits) == []
 

@@ -159,9 +159,24 @@ def test_values_that_are_no_numbers_leave_the_claim_untested(tmp_path: Path) -> 
     assert judged == ["held", "not tested", "not tested", "held", "not tested"]
 
 
-def test_accuracies_that_no_image_changes_have_an_interval_of_no_width(tmp_path: Path) -> None:
-    given = make_results(tmp_path, {"a": np.ones(IMAGES, bool), "b": np.zeros(IMAGES, bool)})
-    assert intervals_over_images(difference, given) == [(100.0, 100.0), (100.0, 100.0)]
+@pytest.mark.parametrize("images", [100, 1000])
+def test_accuracies_that_no_image_changes_may_still_have_another_value(tmp_path: Path, images: int) -> None:
+    """The end is that of Clopper and Pearson for none of N: the share of which none is seen in 2.5 % of samples."""
+    end = 100 * stats.binomtest(0, images).proportion_ci(0.95, method="exact").high
+    given = make_results(tmp_path, {"a": np.ones(images, bool), "b": np.zeros(images, bool)})
+    assert intervals_over_images(difference, given) == [pytest.approx((100.0 - end, 100.0 + end))] * 2
+
+    def lowered(results: Results) -> list[Claim]:
+        values = list(select_by_seed(results.evaluations, row="a") - select_by_seed(results.evaluations, row="a"))
+        return [Claim("s", "p", "by no more than 2 points", values, threshold=-2.0)]
+
+    (ends,) = intervals_over_images(lowered, given)
+    assert lowered(given)[0].judge(ends)["verdict"] == ("undecided" if images == 100 else "held")
+
+    def ranks(results: Results) -> list[Claim]:
+        return [Claim("s", "p", "a rank correlation", [0.5] * results.evaluations["seed"].nunique(), of_images=False)]
+
+    assert intervals_over_images(ranks, given) == [(0.5, 0.5)]
 
 
 def test_images_say_nothing_of_what_histories_and_measurements_decide(tmp_path: Path) -> None:

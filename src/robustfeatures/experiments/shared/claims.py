@@ -24,6 +24,8 @@ class Claim:
         setting: names the case if a study repeats the sentence in several (a norm, a data set, an initialisation). The
             sentence is the same in all of them and counts once.
         control: whether the sentence is a check of ours, which no paper prints. Controls are counted apart.
+        of_images: whether the values are shares of images, or differences of these, in points. A rank correlation is
+            not.
         share: whether the values are shares in percent, or minus shares if the threshold is below 0. Then the interval
             stays within 0 to 100, or -100 to 0.
     """
@@ -35,6 +37,7 @@ class Claim:
     threshold: float = 0.0
     setting: str = ""
     control: bool = False
+    of_images: bool = True
     share: bool = False
 
     def judge(self, over_images: Interval | None = None) -> dict[str, object]:

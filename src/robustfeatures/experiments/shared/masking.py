@@ -32,7 +32,8 @@ def drop_noise_before_gradients(diagnostics: pd.DataFrame, kinds: Sequence[str])
     Noise that comes first breaks images that no attack by gradient has tried.
     """
     if len(diagnostics) and kinds[0] == "noise":
-        return diagnostics[diagnostics["diagnostic"] != NOISE_AFTER_GRADIENTS]
+        of_noise = diagnostics["attack"].str.startswith("noise-")
+        return diagnostics[~of_noise | (diagnostics["diagnostic"] != NOISE_AFTER_GRADIENTS)]
     return diagnostics
 
 

@@ -26,7 +26,7 @@ RESAMPLES = 1000
 # Resamples that are judged at once; their indices are int64 (BATCH, images).
 BATCH = 250
 # Of these so many are judged one by one too.
-CHECKED = 2
+CHECKED = 25
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,9 @@ def intervals_over_images(claims: Claims, results: Results) -> list[Interval]:
     Every resample draws as many images as a split has, with replacement, the same for all evaluations of the split, and
     judges the claims again on the accuracies of the images drawn. Different splits and data sets are drawn by
     themselves. The ends are NaN if a claim has not one finite value on every resample.
+
+    An interval without width is widened: no drawn image changes the value, but of N images none may have another
+    outcome where a share of 1 - 0.025^(1/N) has (Clopper and Pearson, 1934). N is the smallest split.
     """
     from scipy import stats
 
@@ -116,7 +119,11 @@ def intervals_over_images(claims: Claims, results: Results) -> list[Interval]:
             method="percentile",
             rng=np.random.default_rng(0),
         ).confidence_interval
-    return [(float(low), float(high)) for low, high in np.column_stack([found.low, found.high])]
+    ends = np.column_stack([found.low, found.high])
+    unseen = percent(1 - ((1 - CONFIDENCE) / 2) ** (1 / min(each.total for each in results.images)))
+    hidden = np.array([claim.of_images for claim in claims(results)]) & (ends[:, 0] == ends[:, 1])
+    ends[hidden] += [-unseen, unseen]
+    return [(float(low), float(high)) for low, high in ends]
 
 
 def _judge(claims: Claims, results: Results, correct: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -93,12 +93,16 @@ class Pieces:
         does not show. If `training` names one of the `models`, it is that network, whatever the seed.
 
         Raises:
-            UserError: a probe measures a split that its data set does not have.
+            UserError: a probe measures a split that its data set does not have; one of the `models` would have to be
+                trained on a derived set, with another architecture, with probes, or a second time.
         """
         for probe in probes:
             _check_split(inputs[probe.input], probe.split, label)
         if isinstance(training, str) and training in self.study.models:
-            return self._pretrained(label, training, inputs["data"], architecture, probes)
+            found = self._pretrained(label, training, inputs["data"], architecture, probes)
+            if seed_offset:
+                raise UserError(f"models.{training}: trained elsewhere, so there is no second network of its kind")
+            return found
         parameters = Model(
             architecture=self.architecture(architecture),
             training=self.training(training) if isinstance(training, str) else training,
