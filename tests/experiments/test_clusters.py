@@ -182,6 +182,14 @@ def test_cliffs_as_in_closed_form_grow_as_the_closed_forms_do() -> None:
     assert constant == [pytest.approx([5 - 50] * 3), pytest.approx([5 - 70] * 3)]
 
 
+def test_other_biases_are_not_judged_at_radii_that_are_too_small() -> None:
+    clusters, dimensions = (4, 8), (100,)
+    short = [row for row in cliffs(clusters, dimensions) if row.get("relative_radius", 0.0) < 0.79]
+    judged = e2.claims(results(short, e2.Settings(sweep_clusters=clusters, sweep_dimensions=dimensions)))
+    biased = [claim.judge()["verdict"] for claim in judged if claim.sentence.startswith("For any choice of bias")]
+    assert biased == ["not tested"] * 4
+
+
 def test_each_sentence_has_a_case_for_each_size_of_sides() -> None:
     clusters, dimensions = (4, 8), (100,)
     settings = e2.Settings(sweep_clusters=clusters, sweep_dimensions=dimensions)

@@ -184,6 +184,13 @@ def curves_of_a6(curve: Mapping[str, Sequence[float]]) -> Results:
     return make_results(histories=histories)
 
 
+def test_a7_and_a9_ask_for_no_set_that_they_do_not_show(study: Study) -> None:
+    kept = {"D_det", "D_det-robust", "D_NR-images", "D_R-images"}
+    pieces = Pieces(replace(study, derived={name: each for name, each in study.derived.items() if name in kept}))
+    assert {need.row for need in a7.needs(pieces, a7.Settings())} == {"D_det", "D_det-robust"}
+    assert {need.row for need in a9.needs(pieces, a9.Settings())} == {"standard", "adversarial", "D_R-images"}
+
+
 def test_a8_names_what_it_tests_on(study: Study) -> None:
     settings = a8.Settings(used=a8.Sample(split="validation"), fresh=a8.Sample())
     needs = a8.needs(Pieces(study), settings)

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from robustfeatures.errors import UserError
 from robustfeatures.experiments import d1_feature_learning, d2_two_minima
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
@@ -43,6 +44,22 @@ def test_the_constants_of_studies_meet_assumptions_2_3_and_b_3(study: str, ident
         assert isinstance(constants, PatchConstants)
         below = {condition: ratio for condition, ratio in constants.ratios().items() if ratio <= 1}
         assert not below, name
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("dimension", 4, r"settings\.small: .*dimension: 10 orthogonal features do not fit"),
+        ("robust_patches", 99, r"settings\.small: .*robust_patches: must be fewer than patches"),
+    ],
+)
+def test_constants_that_fit_no_data_are_refused(field: str, value: int, message: str) -> None:
+    asked = dict(read_study(REPOSITORY / "workflow" / "studies" / "digits-full.yaml").experiments["D2"])
+    (constants,) = asked["settings"].values()
+    with pytest.raises(UserError, match=message):
+        validate(
+            d2_two_minima.Settings, {**asked, "settings": {"small": {**constants, "classes": 5, field: value}}}, ""
+        )
 
 
 def course(

@@ -132,6 +132,11 @@ def test_a12_a_wrong_optimum_is_reported(results: dict[str, Results]) -> None:
     wrong = replace(given, measurements=rows)
     assert verdict("A12", wrong, "Theorem 2: the robust covariance") == "contradicted"
     assert verdict("A12", wrong, "Theorem 1: the adversary") == "contradicted"
+    # A search that ends too high has not found the least, as one that ends too low refutes the theorem.
+    for factor in (0.9, 1.1):
+        rows = given.measurements.copy()
+        rows.loc[rows["quantity"] == "least rise at this trace", "numerical"] *= factor
+        assert verdict("A12", replace(given, measurements=rows), "Theorem 1: for a fixed trace") == "contradicted"
 
 
 def test_a13_leaning_on_the_second_feature_is_reported(results: dict[str, Results]) -> None:

@@ -79,6 +79,7 @@ def test_the_largest_margin_is_not_robust_in_linf() -> None:
     """It points at the corner that is nearest to the other class: exactly (low1, low2) if the sample has a corner."""
     corner = np.concatenate([[LOW], sample(np.random.default_rng(0), 200, LOW, HIGH)])
     weights = fit_largest_margin(corner)
+    np.testing.assert_array_equal(fit_largest_margin(corner), weights)
     assert weights / weights[0] == pytest.approx(np.array(LOW) / LOW[0], rel=1e-4)
     assert least_margin(weights, LOW, HIGH, EPS) < 0
     # In L2 it is the most robust of all: its margin exceeds that of (1, 0).

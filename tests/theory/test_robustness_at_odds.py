@@ -98,6 +98,7 @@ def test_the_unit_norm_is_the_least_of_all_for_its_penalty() -> None:
 def test_without_an_adversary_it_is_liblinears_svm(signed: np.ndarray, penalty: float) -> None:
     weights, gap = fit_adversarial_svm(signed, 0.0, penalty)
     library = fit_standard_svm(signed, penalty)
+    np.testing.assert_array_equal(fit_standard_svm(signed, penalty), library)
     assert 0 <= gap < 1e-5
     assert loss(weights, signed, 0.0, penalty) == pytest.approx(loss(library, signed, 0.0, penalty), abs=1e-4)
     # The loss is strongly convex with modulus `penalty`: |w - w'|^2 <= 2 (excess loss) / penalty.

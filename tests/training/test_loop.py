@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from torch import nn
 
 from robustfeatures.attacks import pgd
 from robustfeatures.engine.batches import InMemory
@@ -139,6 +141,33 @@ def test_no_gradient_takes_memory_between_two_steps(digits: Digits) -> None:
 
 class StopNowError(Exception):
     """Raised in the middle of a training."""
+
+
+def test_a_network_with_dropout_goes_on_bit_for_bit(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
+    layers = (nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 10))
+    first = nn.Sequential(*layers).to(digits.images.device)
+
+    def run(network: nn.Module, folder: Path | None, stop: float) -> nn.Module:
+        def progress(done: int, total: int) -> None:
+            if done > stop:
+                raise StopNowError
+
+        saved = checkpoints.Checkpoints(folder) if folder else None
+        images, labels = InMemory(digits.images[:300]), digits.labels[:300]
+        train(network, images, labels, QUICK, seed=3, checkpoints=saved, progress=progress)
+        return network
+
+    whole = run(copy.deepcopy(first), None, math.inf)
+    with pytest.raises(StopNowError):
+        run(copy.deepcopy(first), tmp_path, 364)
+    # The draws before must not matter.
+    torch.rand(7)
+    resumed = run(copy.deepcopy(first), tmp_path, math.inf)
+    for expected, value in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(value, expected)
 
 
 AUGMENTATION = Augmentation(crop_padding=1, flip=True, smallest_crop=0.5, rotation=2.0, colour_jitter=0.1)

@@ -40,11 +40,16 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         standard = pieces.evaluation(pieces.source_model("standard", seed), eps=(0.0, *pieces.robustness.eps))
         found.append(Need("D", seed, standard))
         for name in DERIVED_SETS:
-            model = pieces.downstream_model(name, seed)
-            found.append(Need(name, seed, pieces.evaluation(model, eps=(0.0,), label_shifts=LABEL_SHIFTS)))
+            found.append(evaluate_on(pieces, name, seed))
             if settings.search is not None:
                 found += search_needs(pieces, settings.search, name, seed)
     return found
+
+
+def evaluate_on(pieces: Pieces, name: str, seed: int) -> Need:
+    """The accuracy of the network trained on a derived set, on D and with the labels of D moved by t."""
+    model = pieces.downstream_model(name, seed)
+    return Need(name, seed, pieces.evaluation(model, eps=(0.0,), label_shifts=LABEL_SHIFTS))
 
 
 def _clean(results: Results) -> pd.DataFrame:

@@ -30,7 +30,7 @@ class Settings(Strict):
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """The evaluations of A1 that Figure 12 shows."""
-    return [need for need in a1.needs(pieces, a1.Settings()) if need.row in ROWS]
+    return [need for need in a1.needs(pieces, a1.Settings(starts=("images",))) if need.row in ROWS]
 
 
 def claims(results: Results) -> list[Claim]:

@@ -18,7 +18,7 @@ from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
-from robustfeatures.theory.settings import PatchConstants
+from robustfeatures.theory.settings import Patches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ RISE = 5.0
 class Settings(Strict):
     """Named settings of the data and both trainings; their duration and test attacks."""
 
-    settings: Annotated[Mapping[Name, PatchConstants], MinLen(1)]
+    settings: Annotated[Mapping[Name, Patches], MinLen(1)]
     """Settings of the data and of both trainings, by name."""
     training_steps: Annotated[int, Ge(1)]
     """The steps of both trainings, T."""
@@ -324,7 +324,7 @@ def _adversarial_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             name,
         ),
         _claim(
-            "Adversarial training is perfect on the training points under all perturbations (99 of 100)",
+            "Adversarial training is perfect on the training points under all attacks (99 of 100)",
             "Theorem 4.4",
             "accuracy on the training points under all attacks together (%)",
             end("trained_robust"),

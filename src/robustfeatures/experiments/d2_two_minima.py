@@ -18,7 +18,7 @@ from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
-from robustfeatures.theory.settings import PatchConstants
+from robustfeatures.theory.settings import Patches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ LEAST_RISK = 1e-7
 class Settings(Strict):
     """Named settings of the data (see D1), the scales gamma of the filters, and the test attacks."""
 
-    settings: Annotated[Mapping[Name, PatchConstants], MinLen(1)]
+    settings: Annotated[Mapping[Name, Patches], MinLen(1)]
     """Settings of the data, by name; see D1."""
     scales: Annotated[Sequence[Annotated[float, Gt(0)]], MinLen(2)] = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
     """The scales gamma of the filters."""
@@ -205,7 +205,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
             share=True,
         ),
         Claim(
-            "The robust minimum withstands all perturbations (error under 5 %)",
+            "The robust minimum withstands all attacks (error under 5 %)",
             f"{PAPER}, Proposition 3.2",
             "minus the error under all attacks together, least over the scales (%)",
             list(-errors("robust", "all_attacks").min(axis=1).fillna(100.0)),

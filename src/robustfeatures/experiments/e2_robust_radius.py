@@ -6,6 +6,7 @@ clusters and the dimension is not in the paper.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -261,9 +262,9 @@ def _claims_on_averaged_features(results: Results, sides: str) -> list[Claim]:
     radii = sorted(curves["relative_radius"].unique())
 
     def beyond(multiple: float) -> float:
-        """The first radius of at least `multiple` sqrt(d/k), over sqrt(d)."""
+        """The first radius of at least `multiple` sqrt(d/k), over sqrt(d); infinite, and so not tested, without one."""
         least = multiple / results.settings.training.clusters**0.5
-        return float(next((radius for radius in radii if radius >= least), radii[-1]))
+        return float(next((radius for radius in radii if radius >= least), math.inf))
 
     def lost(rows: pd.DataFrame, radius: float) -> list[float]:
         found = rows[(rows["sides"] == sides) & (rows["relative_radius"] == radius)]

@@ -81,7 +81,8 @@ def fit_largest_margin(signed: Array) -> Array:
     """Fit the weights (2,) with the largest Euclidean margin on separable examples y x (n, 2)."""
     doubled = np.concatenate([signed, -signed])
     labels = np.repeat([1, -1], len(signed))
-    machine = LinearSVC(loss="hinge", C=HARD_MARGIN, fit_intercept=False, max_iter=1_000_000, tol=1e-8)
+    # liblinear draws the order of its steps.
+    machine = LinearSVC(loss="hinge", C=HARD_MARGIN, fit_intercept=False, max_iter=1_000_000, tol=1e-8, random_state=0)
     weights: Array = machine.fit(doubled, labels).coef_[0]
     return weights
 

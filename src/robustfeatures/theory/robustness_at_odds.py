@@ -148,7 +148,10 @@ def fit_standard_svm(signed: Array, penalty: float) -> Array:
     """Minimise mean max(0, 1 - y w'x) + penalty |w|^2 / 2 over weights (d + 1,), by liblinear."""
     # LinearSVC needs two classes; flipping every other example with its label changes no margin.
     labels = np.where(np.arange(len(signed)) % 2, -1, 1)
-    machine = LinearSVC(loss="hinge", C=1 / (penalty * len(signed)), fit_intercept=False, max_iter=100_000)
+    # liblinear draws the order of its steps.
+    machine = LinearSVC(
+        loss="hinge", C=1 / (penalty * len(signed)), fit_intercept=False, max_iter=100_000, random_state=0
+    )
     weights: Array = machine.fit(signed * labels[:, None], labels).coef_[0]
     return weights
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Gt, Lt
+from pydantic import AfterValidator
 
 from robustfeatures.engine.settings import Strict
 
@@ -83,3 +84,14 @@ class PatchConstants(Strict):
             "the radius lets non-robust features be outweighed": math.sqrt(2) * self.radius / (beta * strong),
             "ascent is faster than descent": self.ascent_rate / self.learning_rate,
         }
+
+
+def _check_patches(constants: PatchConstants) -> PatchConstants:
+    if 2 * constants.classes > constants.dimension:
+        raise ValueError(f"dimension: {2 * constants.classes} orthogonal features do not fit")
+    if constants.robust_patches >= constants.patches:
+        raise ValueError("robust_patches: must be fewer than patches")
+    return constants
+
+
+Patches = Annotated[PatchConstants, AfterValidator(_check_patches)]

@@ -54,8 +54,6 @@ def train(
         UserError: as `loop.train`; or the last batch of an epoch has fewer images than there are processes, or the
             network has a batch norm of another class than torch's.
     """
-    # Dropout must not drop the same values in every share.
-    torch.manual_seed(derive_seed(seed, "process", dist.get_rank()))
     share = ShareOfBatches(images, settings.batch_size)
     with synchronised_batch_norms(network):
         # DistributedDataParallel needs the final layout of the weights.
@@ -64,6 +62,7 @@ def train(
         # then add them in another order, which changes their last bits.
         parallel = DistributedDataParallel(network, forward_sync_buffers=False, find_unused_parameters=True)
         parallel.register_forward_hook(share.weigh)
+        parallel.register_forward_pre_hook(_draw_layers_per_process)
         history = loop.train(
             parallel,
             share,
@@ -231,6 +230,11 @@ def synchronised_batch_norms(network: nn.Module) -> Iterator[None]:
     finally:
         for module, kind in zip(found, classes, strict=True):
             module.__class__ = kind
+
+
+def _draw_layers_per_process(*_: object) -> None:
+    """Let layers draw other values in each process: dropout must not drop the same ones in every share."""
+    torch.manual_seed(derive_seed(torch.initial_seed(), "process", dist.get_rank()))
 
 
 def _draw_per_process(perturbation: Perturbation) -> Perturbation:

@@ -108,7 +108,7 @@ def train(
 
     If `perturbation` is given, each batch is perturbed first: adversarial training. With `compile`, torch compiles the
     network for the training steps. If there is a checkpoint, the training resumes from it; the final weights are bit
-    for bit the ones of a training that was never interrupted.
+    for bit the ones of a training that was never interrupted. Torch's generator is seeded before each step.
 
     Raises:
         UserError: the loss or a final weight is not finite, or the network cannot train on a last batch of one image.
@@ -187,6 +187,8 @@ class _Run:
             labels = self.labels[rows]
             if self.perturbation:
                 inputs = self._perturb(inputs, labels, derive_seed(self.seed, "attack", position.epoch, position.step))
+            # Layers such as dropout draw from torch's own generator.
+            torch.manual_seed(derive_seed(self.seed, "layers", position.epoch, position.step))
             total += self._step(inputs, labels, learning_rate) * len(rows)
             position.step += 1
             self.progress(position.epoch * count + min(position.step * size, count), self.settings.epochs * count)
