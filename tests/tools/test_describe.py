@@ -111,7 +111,7 @@ def test_a_study_names_all_pieces_that_it_lacks(tmp_path: Path) -> None:
         " A1 needs it; derived: 'D_R-images' is missing (did you mean 'D_NR-images'?)",
         " A1 needs it; derived: 'D_R-noise' is missing (did you mean 'D_NR-images'?)",
         " A1 needs it; derived: 'D_rand-robust' is missing (did you mean 'D_rand'?)",
-        "s A2 and A7 need it; derived: 'D_det-robust' is missing (known: D_NR-images, D_det, D_rand)",
+        " A2 needs it; derived: 'D_det-robust' is missing (known: D_NR-images, D_det, D_rand)",
         "s A2 and A7 need it",
     ]
 

@@ -87,6 +87,11 @@ def test_find_by_label(made: Made) -> None:
     assert find_reference("digits-standard", made.artifacts, lambda: made.plan.recipes) == model
     with pytest.raises(UserError, match="2 artifacts have this label"):
         find_reference("digits-standard", made.artifacts, lambda: {"data/digits"})
+    # The name of a training may look like that of a batch.
+    alike = model.with_name(f"digits-two-seeds-each-seed0-{'2' * 16}.json")
+    alike.write_text(model.read_text())
+    assert find_reference("digits-two-seeds-each", made.artifacts) == alike
+    alike.unlink()
     # A batch of seeds has a file too, which is no artifact.
     model.with_name(f"digits-standard-8-seeds-{'1' * 16}.json").write_text("{}")
     with pytest.raises(UserError, match=r"\(did you mean 'digits-standard-seed0'\?\)"):

@@ -23,7 +23,7 @@ from tests.tools.made import STUDIES
 def studies(tmp_path: Path) -> Path:
     folder = tmp_path / "studies"
     folder.mkdir()
-    for name in ("digits", "digits-full", "cifar10-mini", "at-odds-mnist"):
+    for name in ("digits", "digits-full", "cifar10-mini", "at-odds-mnist", "not-bugs-cifar10"):
         shutil.copy(STUDIES / f"{name}.yaml", folder)
     return folder
 
@@ -77,6 +77,15 @@ def test_photographs_of_many_sizes(studies: Path, tmp_path: Path) -> None:
     assert study.robustness.eps == pytest.approx([0.25 * 2, 0.5 * 2])
     assert study.robustness.eps == pytest.approx([2 * eps for eps in like.robustness.eps])
     assert (study.published_setting, study.reduced) == (None, False)
+
+
+def test_every_radius_grows(studies: Path, tmp_path: Path) -> None:
+    # A5 has a radius of its own, which the study would have to name.
+    whole = studies / "not-bugs-cifar10.yaml"
+    whole.write_text(whole.read_text().replace("  A5: {}\n", ""))
+    list(write_study("mine", images(tmp_path / "colour", 2, 40, (64, 64, 3)), studies, like="not-bugs-cifar10"))
+    study, like = read_study(studies / "mine.yaml"), read_study(studies / "not-bugs-cifar10.yaml")
+    assert study.experiments["X6"]["radii"] == [2 * eps for eps in like.experiments["X6"]["radii"]]
 
 
 def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_path: Path) -> None:

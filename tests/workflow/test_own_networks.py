@@ -114,6 +114,8 @@ def test_what_the_file_changes(tmp_path: Path) -> None:
     assert list(planned(tmp_path / "elsewhere", study).recipes) == list(before)
     reworded = CODE.replace("My networks.", "Networks of mine.").replace("    return", "    # A comment.\n    return")
     assert list(planned(tmp_path / "one", study, reworded).recipes) == list(before)
+    # As some editors save it.
+    assert list(planned(tmp_path / "one", study, "\ufeff" + CODE).recipes) == list(before)
     changed = planned(tmp_path / "one", study, CODE.replace("nn.ReLU()", "nn.GELU()")).recipes
     kept = before.keys() & changed.keys()
     assert {name.partition("/")[0] for name in kept} == {"data"}

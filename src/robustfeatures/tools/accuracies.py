@@ -10,6 +10,7 @@ from pathlib import Path
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
+from robustfeatures.tools.finding import BATCH
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def find_accuracies(artifacts: Artifacts, store: Store) -> dict[str, list[Accura
     """The accuracies of each evaluation, and those of each model, by `<stage>/<label>-<digest>`."""
     found: dict[str, list[Accuracy]] = {}
     for path in sorted(artifacts.root.glob("evaluation/*.json")):
-        if "-seeds-" in path.stem:
+        if BATCH.search(path.stem):
             continue
         name, reference = f"evaluation/{path.stem}", read_reference(path)
         recipe = reference["recipe"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
 from robustfeatures.pipeline.store.references import Artifacts
 
+# The end of the name of a file that stands for a batch of seeds, before its digest.
+BATCH = re.compile(r"-\d+-seeds-[0-9a-f]+$")
 # Labels in a message.
 MOST_NAMED = 5
 
@@ -45,7 +48,7 @@ def find_reference(given: str, artifacts: Artifacts, planned: Callable[[], Colle
 def list_references(artifacts: Artifacts) -> Iterator[Path]:
     """All references, by stage and label. The files of batches and parts are none."""
     for path in sorted(artifacts.root.glob("*/*.json")):
-        if not path.parent.name.startswith(".") and "-seeds-" not in path.stem:
+        if not path.parent.name.startswith(".") and not BATCH.search(path.stem):
             yield path
 
 

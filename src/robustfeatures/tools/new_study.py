@@ -33,7 +33,7 @@ SCHEMA = "# yaml-language-server: $schema=../schemas/study.schema.json"
 # What is drawn from the images for the splits that the folder lacks.
 SHARES = {"validation": 0.15, "test": 0.25}
 # Steps and radii in L2. A relative step size is a share of the radius and stays.
-LENGTHS = re.compile(r"\b(eps|step_size): (\[[^\]]*\]|[\d./e-]+)")
+LENGTHS = re.compile(r"\b(eps|step_size|radii): (\[[^\]]*\]|[\d./e-]+)")
 BATCH = re.compile(r"\bbatch_size: (\d+)")
 NUMBER = re.compile(r"\d+/\d+|\d[\d.]*(?:e-?\d+)?")
 

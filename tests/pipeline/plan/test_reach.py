@@ -11,7 +11,7 @@ import pytest
 
 from robustfeatures.pipeline.plan import identity, reach
 from robustfeatures.pipeline.plan.identity import identify_science
-from robustfeatures.pipeline.plan.syntax import strip_wording
+from robustfeatures.pipeline.plan.syntax import describe_tree, strip_wording
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "src" / "robustfeatures"
@@ -251,3 +251,12 @@ def test_no_number_comes_from_a_method_of_settings() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
     }
     assert called == set()
+
+
+def test_a_tree_is_described_alike_by_every_python() -> None:
+    """Python 3.12 and later have other fields, and write this f-string with other quotes."""
+    text = describe_tree(ast.parse("def f(x):\n    return f'{x[\"a\"]!r}'"))
+    subscript = "Subscript(value=Name(id='x',ctx=Load()),slice=Constant(value='a'),ctx=Load())"
+    value = f"JoinedStr(values=[FormattedValue(value={subscript},conversion=114)])"
+    function = f"FunctionDef(name='f',args=arguments(args=[arg(arg='x')]),body=[Return(value={value})])"
+    assert text == f"Module(body=[{function}])"

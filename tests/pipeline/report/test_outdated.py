@@ -10,7 +10,7 @@ import pytest
 
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.report.outdated import NOTICES, forget_marks, mark_outdated
-from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.references import Artifacts, read_content
 
 DIGEST = "0" * 16
 
@@ -20,10 +20,13 @@ def part(experiment: str, artifact: str) -> dict[str, Any]:
     return {"id": experiment, "settings": {}, "needs": [need], "gates": []}
 
 
-def figure(experiment: str, artifact: str) -> tuple[str, dict[str, Any]]:
-    """The artifact and the record of a figure that shows the results of `artifact`."""
+def write_figure(artifacts: Artifacts, experiment: str, artifact: str, content: str = "1") -> str:
+    """A figure that shows the results of `artifact`, which have this content; its own files follow from it."""
     record = {"stage": "figure", "label": f"s-{experiment}", "study": "s", "published_setting": None}
-    return f"figure/s-{experiment}-{artifact}", {**record, "parts": [part(experiment, artifact)]}
+    name = f"figure/s-{experiment}-{artifact}"
+    reference = {"recipe": {**record, "parts": [part(experiment, artifact)]}, "contents": {artifact: content}}
+    write_json(artifacts.reference(name), {**reference, "files": {"figure.png": {"sha256": f"png of {content}"}}})
+    return name
 
 
 @pytest.fixture
@@ -34,8 +37,13 @@ def artifacts(tmp_path: Path) -> Artifacts:
     views = [{"kind": "figure", "experiments": [each], "artifact": f"figure/s-{each}-old"} for each in ("A1", "B1")]
     claims = {"stage": "claims", "parts": parts, "views": [], "outputs": ["s/claims.csv"], "published_setting": None}
     page = {"stage": "report", "parts": parts, "views": views, "outputs": ["s/report/index.html"]}
-    for record in (claims, page):
-        write_json(found.reference(f"{record['stage']}/s-{DIGEST}"), {"recipe": record})
+    shown = {
+        name: read_content(found.reference(name))
+        for each in ("A1", "B1")
+        for name in [write_figure(found, each, "old")]
+    }
+    for record, contents in ((claims, {"old": "1"}), (page, {"old": "1", **shown})):
+        write_json(found.reference(f"{record['stage']}/s-{DIGEST}"), {"recipe": record, "contents": contents})
     (tmp_path / "s/report").mkdir(parents=True)
     (tmp_path / "s/report/index.html").write_text(f"<h1>s</h1>\n{NOTICES}\n<p>rest</p>")
     (tmp_path / "s/claims.csv").write_text('experiment,claim\nA1,"one, two"\nB1,three\n')
@@ -53,13 +61,13 @@ def references(artifacts: Artifacts) -> list[Path]:
 
 def test_the_same_results_mark_nothing(artifacts: Artifacts) -> None:
     before = files(artifacts)
-    mark_outdated(artifacts, *figure("A1", "old"))
+    mark_outdated(artifacts, write_figure(artifacts, "A1", "old"))
     assert files(artifacts) == before
     assert len(references(artifacts)) == 2
 
 
 def test_other_results_are_told_and_made_again(artifacts: Artifacts) -> None:
-    mark_outdated(artifacts, *figure("A1", "new"))
+    mark_outdated(artifacts, write_figure(artifacts, "A1", "new"))
     claims, page = files(artifacts)
     told = {row["claim"]: row["outdated"] for row in csv.DictReader(claims.splitlines())}
     assert told["one, two"].startswith("A1 was made again with other results")
@@ -68,19 +76,29 @@ def test_other_results_are_told_and_made_again(artifacts: Artifacts) -> None:
     assert page.endswith("<p>rest</p>")
     assert references(artifacts) == []
     # A second figure is told too, and the first one only once.
-    mark_outdated(artifacts, *figure("B1", "new"))
-    mark_outdated(artifacts, *figure("A1", "newer"))
+    mark_outdated(artifacts, write_figure(artifacts, "B1", "new"))
+    mark_outdated(artifacts, write_figure(artifacts, "A1", "newer"))
     claims, page = files(artifacts)
     assert page.count("Outdated: the table and the figure of A1") == 1
     assert page.count("Outdated: the table and the figure of B1") == 1
     assert all(row["outdated"] for row in csv.DictReader(claims.splitlines()))
 
 
+def test_the_same_results_with_other_bits_are_told(artifacts: Artifacts) -> None:
+    """A lost payload was made again on another device. The recipes are the same."""
+    mark_outdated(artifacts, write_figure(artifacts, "A1", "old", content="2"))
+    claims, page = files(artifacts)
+    told = {row["claim"]: row["outdated"] for row in csv.DictReader(claims.splitlines())}
+    assert told["one, two"].startswith("A1 was made again with other results")
+    assert page.count("Outdated: the table and the figure of A1") == 1
+    assert references(artifacts) == []
+
+
 def test_files_that_are_written_anew_are_forgotten(artifacts: Artifacts) -> None:
-    mark_outdated(artifacts, *figure("A1", "new"))
+    mark_outdated(artifacts, write_figure(artifacts, "A1", "new"))
     for kind in ("claims", "report"):
         forget_marks(artifacts, {"stage": kind, "label": "s"})
     assert list((artifacts.root).rglob("*.outdated")) == []
     before = files(artifacts)
-    mark_outdated(artifacts, *figure("B1", "new"))
+    mark_outdated(artifacts, write_figure(artifacts, "B1", "new"))
     assert files(artifacts) == before

@@ -10,7 +10,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.report.building import build_view
 from robustfeatures.pipeline.run import job as jobs
-from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.references import Artifacts, parts_are_kept, write_part
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.show import show
 from robustfeatures.tools.why import why
@@ -59,6 +59,26 @@ def test_a_bare_name_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
         jobs.build(Path("a-1.json"), jobs.Environment(Store(tmp_path), tmp_path, "cpu", 1))
     with pytest.raises(UserError, match=r"^a-1\.json: no study that was unfolded here plans this view$"):
         build_view(Path("a-1.json"), store=Store(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kept", "keys", "expected"),
+    [
+        ({"key": []}, ["key"], True),
+        ({"key": ["0"]}, ["key"], False),
+        # The payload was in the store then, and was lost later.
+        ({}, ["key"], False),
+        # The inputs have other content now.
+        ({"older": []}, ["key"], False),
+        ({"key": []}, [None], False),
+        ({"key": []}, ["key", "other"], False),
+    ],
+)
+def test_a_finished_part_counts_for_the_payloads_that_are_needed_now(
+    tmp_path: Path, kept: dict[str, list[str]], keys: list[str | None], expected: bool
+) -> None:
+    write_part(tmp_path / "part.json", kept)
+    assert parts_are_kept(tmp_path / "part.json", Store(tmp_path / "store"), keys) == expected
 
 
 def test_other_json_with_files_is_no_view(tmp_path: Path) -> None:

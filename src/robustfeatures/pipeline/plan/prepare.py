@@ -16,8 +16,10 @@ from robustfeatures.pipeline.store.checkouts import register
 from robustfeatures.pipeline.store.format import open_store
 from robustfeatures.pipeline.store.references import (
     Artifacts,
+    find_key,
     is_current,
     parts_are_kept,
+    read_content,
     read_reference,
     resolve,
     write_batch,
@@ -30,7 +32,8 @@ def prepare(
 ) -> list[str]:
     """Write down the plan for the jobs, and update the references to the state of the store.
 
-    A reference is removed if its payload is gone, or has other content than it says. Where the store already has the
+    A reference is removed if its payload is gone, or has other content than it says; that of a table, figure, claims or
+    page, if results that it shows have other content now. Where the store already has the
     payload of a planned recipe, its reference is written here, so that no job runs for it. What the store lacks and the
     remote has is fetched before. The store records what this checkout needs.
 
@@ -45,7 +48,7 @@ def prepare(
     artifacts.forget_stops()
     damaged = fetch_planned(remote, plan, artifacts, store)
     records = {name: recipe.record() for name, recipe in plan.recipes.items()}
-    _write_plans(plan, records, tasks, artifacts)
+    _write_plans(records, tasks, artifacts)
     for task in tasks:
         for name in task.artifacts:
             reference = artifacts.reference(name)
@@ -60,7 +63,10 @@ def prepare(
         elif task.is_batch and not whole:
             tracked.unlink(missing_ok=True)
         if not whole:
-            _forget_lost_parts(artifacts.parts(task.name, task.parts), store)
+            keys = [find_key(artifacts, records[name]) for name in task.artifacts]
+            _forget_lost_parts(artifacts.parts(task.name, task.parts), store, keys)
+    _forget_old_views(plan, artifacts)
+    _write_view_plans(plan, artifacts)
     if any(not artifacts.reference(task.name).exists() for task in tasks):
         store.check_writable()
     needed = {read_reference(path)["key"] for name in plan.recipes if (path := artifacts.reference(name)).exists()}
@@ -111,9 +117,7 @@ def _align_times(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
                 os.utime(path, ns=(moment, moment))
 
 
-def _write_plans(
-    plan: Plan, records: Mapping[str, dict[str, Any]], tasks: Sequence[Task], artifacts: Artifacts
-) -> None:
+def _write_plans(records: Mapping[str, dict[str, Any]], tasks: Sequence[Task], artifacts: Artifacts) -> None:
     written = (
         *((artifacts.plan(name), record) for name, record in records.items()),
         *((artifacts.task(task.name), task_record(task)) for task in tasks),
@@ -122,6 +126,31 @@ def _write_plans(
         # The same recipe may come from a study that gives its inputs other names.
         if not _contains(path, record):
             write_json(path, record, durable=False)
+
+
+def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
+    """Remove the references of views that show other contents of their results than those that are there now.
+
+    A result that was lost and made again may have other bits, without a job of this run that Snakemake could see.
+    """
+    for views in plan.view_jobs.values():
+        references = [artifacts.reference(view.artifact) for view in views]
+        if any(reference.exists() and not _shows_present(reference, artifacts) for reference in references):
+            for reference in references:
+                reference.unlink(missing_ok=True)
+
+
+def _shows_present(reference: Path, artifacts: Artifacts) -> bool:
+    try:
+        contents = read_json(reference)["contents"]
+    except (ValueError, KeyError, TypeError):
+        # Damaged, or of an earlier version.
+        return False
+    # What is missing is made again, and the view after it.
+    return all(read_content(artifacts.reference(name)) in (None, content) for name, content in contents.items())
+
+
+def _write_view_plans(plan: Plan, artifacts: Artifacts) -> None:
     for view in plan.views:
         path = artifacts.plan(view.artifact)
         # The files of a view have no digest in their names, so without a reference they may show another plan. Its plan
@@ -138,8 +167,8 @@ def _contains(path: Path, record: dict[str, Any]) -> bool:
         return False
 
 
-def _forget_lost_parts(parts: Sequence[Path], store: Store) -> None:
+def _forget_lost_parts(parts: Sequence[Path], store: Store, keys: Sequence[str | None]) -> None:
     """Remove the files of finished parts whose blocks are gone, so that jobs make them again."""
     for part in parts:
-        if part.exists() and not parts_are_kept(part, store):
+        if part.exists() and not parts_are_kept(part, store, keys):
             part.unlink()

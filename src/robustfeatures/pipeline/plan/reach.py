@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +20,7 @@ from importlib.util import resolve_name
 from pathlib import Path
 
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.plan.syntax import is_type_checking, strip_wording
+from robustfeatures.pipeline.plan.syntax import describe_tree, is_type_checking, strip_wording
 
 PACKAGE = "robustfeatures"
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,8 @@ OUTSIDE = ("cli", "errors", "files", "pipeline", "tools")
 REPORT = f"{PACKAGE}.pipeline.report."
 # Modules of these names hold parameters and the tables of names. Their values are in the parameters of each recipe.
 PARAMETER_MODULES = ("settings", "registry")
+# Libraries that show progress or let processes take turns. They change no number.
+NO_SCIENCE = frozenset({"filelock", "tqdm"})
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def reach(entries: Iterable[str]) -> Reach:
                 waiting += [TORCH_SETTINGS] if imported.top == "torch" else []
             else:
                 waiting += [found for found in _modules(imported, module) if not _is_outside(found)]
-    return Reach(modules, frozenset(libraries - sys.stdlib_module_names))
+    return Reach(modules, frozenset(libraries - sys.stdlib_module_names - NO_SCIENCE))
 
 
 def is_module(name: str) -> bool:
@@ -156,7 +159,9 @@ def _source(module: str) -> str:
     if path is None:
         raise ValueError(f"{module} is not a module of {PACKAGE}")
     try:
-        return path.read_text(encoding="utf-8")
+        # With the encoding that the file declares, as Python reads it.
+        with tokenize.open(path) as file:
+            return file.read()
     except FileNotFoundError:
         raise UserError(f"{path}: the file is gone, and networks of the study are made by it") from None
 
@@ -169,7 +174,7 @@ def _read(source: str, *, exported: bool = False) -> tuple[str, tuple[_Import, .
     """
     tree = ast.parse(source)
     imports = tuple(_imports(tree, exported=exported, calls="import_module" in source))
-    return hashlib.sha256(ast.unparse(strip_wording(tree)).encode()).hexdigest(), imports
+    return hashlib.sha256(describe_tree(strip_wording(tree)).encode()).hexdigest(), imports
 
 
 def _imports(node: ast.AST, *, exported: bool, calls: bool) -> Iterator[_Import]:

@@ -25,6 +25,19 @@ def strip_wording(tree: ast.Module) -> ast.Module:
     return reduced
 
 
+def describe_tree(node: object) -> str:
+    """A syntax tree as text that is the same under every version of Python, unlike that of `ast.unparse`.
+
+    Empty fields are left out, because later versions add some.
+    """
+    if isinstance(node, list):
+        return f"[{','.join(map(describe_tree, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []) and name != "kind")
+    return f"{type(node).__name__}({','.join(f'{name}={describe_tree(value)}' for name, value in fields)})"
+
+
 def is_type_checking(node: ast.If) -> bool:
     """Whether only type checkers run the body of this `if`."""
     match node.test:

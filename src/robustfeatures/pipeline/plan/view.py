@@ -148,13 +148,18 @@ class View:
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The artifacts it reads, `<stage>/<label>-<digest>`, without duplicates."""
-        return tuple(dict.fromkeys([*artifacts_of(self.record["parts"]), *(view.artifact for view in self.views)]))
+        return tuple(inputs_of(self.record))
 
 
 def artifacts_of(parts: Iterable[Mapping[str, Any]]) -> list[str]:
     """The artifacts that parts of a view's record build on, also those that measure gates, each once."""
     # References that an earlier version wrote have no gates.
     return list(dict.fromkeys(each["artifact"] for part in parts for each in (*part["needs"], *part.get("gates", ()))))
+
+
+def inputs_of(record: Mapping[str, Any]) -> list[str]:
+    """The artifacts that a view with this record reads, results and other views, each once."""
+    return list(dict.fromkeys([*artifacts_of(record["parts"]), *(view["artifact"] for view in record["views"])]))
 
 
 def make_views(study: Study, name: str, study_file: str, parts: Mapping[str, Part]) -> list[View]:

@@ -15,10 +15,10 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, hash_file, read_json, write_atomically, write_json
 from robustfeatures.pipeline.plan.identity import identify_science
-from robustfeatures.pipeline.plan.view import artifacts_of
+from robustfeatures.pipeline.plan.view import artifacts_of, inputs_of
 from robustfeatures.pipeline.report.gates import describe_failure
 from robustfeatures.pipeline.report.outdated import forget_marks, mark_outdated
-from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.pipeline.store.references import Artifacts, read_content, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.validation import find_adapter
@@ -281,6 +281,7 @@ def build_view(reference: Path, *, store: Store) -> None:
     if identify_science(tuple(record["code_entries"])) != {name: record[name] for name in ("code", "libraries")}:
         raise UserError(f"{artifact}: its code changed after the plan was made; run snakemake again")
     results = artifacts.root.parent
+    contents = {name: read_content(artifacts.reference(name)) for name in inputs_of(record)}
     stage = import_module(f"robustfeatures.pipeline.report.views.{record['stage']}")
     made: ViewFiles = stage.make(ViewJob(record, artifacts, store))
     # A job that marks the page as outdated and the job that writes the page take turns.
@@ -293,5 +294,5 @@ def build_view(reference: Path, *, store: Store) -> None:
         forget_marks(artifacts, record)
         described = {"label": record["label"], "stage": record["stage"], "words": dict(made.words), "recipe": record}
         files = {name: {"sha256": hash_file(results / name)} for name in record["outputs"]}
-        write_json(reference, {**described, "files": files})
-        mark_outdated(artifacts, artifact, record)
+        write_json(reference, {**described, "files": files, "contents": contents})
+        mark_outdated(artifacts, artifact)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.files import read_json, write_atomically
-from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.references import Artifacts, read_content
 
 # A reference that is set aside ends in this, not in `.json`: its files show older results of an experiment.
 OUTDATED = ".outdated"
@@ -20,20 +20,25 @@ NOTICES = "<!-- notices -->"
 COLUMN = "outdated"
 
 
-def mark_outdated(artifacts: Artifacts, artifact: str, record: Mapping[str, Any]) -> None:
+def mark_outdated(artifacts: Artifacts, artifact: str) -> None:
     """Mark the claims and the page of a study if they show other results than a table or figure that was just written.
 
-    `artifact` and `record` are those of the table or figure. The reference of a marked file is set aside, so that the
-    next run of the whole study makes the file again.
+    `artifact` is the table or figure, whose reference is written. The reference of a marked file is set aside, so that
+    the next run of the whole study makes the file again.
     """
+    written = artifacts.reference(artifact)
+    record, contents = (read_json(written)[name] for name in ("recipe", "contents"))
+    contents = {**contents, artifact: read_content(written)}
     if record["stage"] not in ("table", "figure"):
         return
     (part,) = record["parts"]
     label = record["study"]
     for kind, mark in (("claims", _mark_claims), ("report", _mark_page)):
         for reference in (*artifacts.builds(kind, label), *_set_aside(artifacts, kind, label)):
-            shown = read_json(reference)["recipe"]
-            if _shows(shown, artifact, record):
+            found = read_json(reference)
+            shown, before = found["recipe"], found.get("contents", {})
+            same = all(before[name] == content for name, content in contents.items() if name in before)
+            if same and _shows(shown, artifact, record):
                 continue
             (output,) = shown["outputs"]
             path = artifacts.root.parent / output

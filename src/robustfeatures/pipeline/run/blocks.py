@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,6 +92,19 @@ class Blocks:
             lease.fresh.replace(path)
             seconds = time.monotonic() - began
             write_json(self._note(name), {"sha256": hash_file(path), "seconds": seconds, "device": self.models.own})
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """Read the finished blocks. If that fails because one is damaged, say so.
+
+        Raises:
+            UserError: as `check`.
+        """
+        try:
+            yield
+        except Exception:
+            self.check(self.finished)
+            raise
 
     def check(self, names: Sequence[str], hashes: Hashes | None = None) -> float:
         """Check every block against its SHA-256; returns the seconds that all of them took.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import name_user
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 WAIT_SECONDS = 0.5
@@ -60,7 +60,7 @@ def take_gpus(count: int, uuids: Sequence[str], jobs_per_gpu: int = 1) -> Iterat
         UserError: there are fewer GPUs.
     """
     check_enough(count, uuids)
-    folder = Path(tempfile.gettempdir()) / f"robustfeatures-{getpass.getuser()}"
+    folder = Path(tempfile.gettempdir()) / f"robustfeatures-{name_user(os.getuid())}"
     folder.mkdir(mode=0o700, exist_ok=True)
     with ExitStack() as locks:
         while not (taken := _take_free(count, uuids, jobs_per_gpu, folder, locks)):

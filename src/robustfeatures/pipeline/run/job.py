@@ -328,7 +328,8 @@ def _publish(
     from robustfeatures.pipeline.plan.recipe import STAGES
 
     hashes: Hashes = {}
-    content = content_digest(lease.fresh / STAGES[record["stage"]].payload, hashes)
+    with job.blocks.read():
+        content = content_digest(lease.fresh / STAGES[record["stage"]].payload, hashes)
     seconds = time.monotonic() - began
     facts = {
         "content": content,

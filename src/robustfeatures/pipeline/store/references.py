@@ -5,14 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import ABSENT, read_json, write_json
-from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
+from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH, digest
 from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.store.store import Store
 
@@ -155,7 +155,7 @@ def is_current(artifacts: Artifacts, name: str, record: Mapping[str, Any], store
 
     A payload that was lost and made again elsewhere may have other content, and all that is made of it too.
     """
-    key = _find_key(artifacts, record)
+    key = find_key(artifacts, record)
     manifest = None if key is None else store.manifest(key)
     found = read_reference(artifacts.reference(name))
     return manifest is not None and all(manifest[field] == found[field] for field in ("key", "content"))
@@ -163,13 +163,13 @@ def is_current(artifacts: Artifacts, name: str, record: Mapping[str, Any], store
 
 def resolve(artifacts: Artifacts, name: str, record: dict[str, Any], store: Store) -> None:
     """Write the reference of a recipe if its inputs have references and the store has its payload."""
-    key = _find_key(artifacts, record)
+    key = find_key(artifacts, record)
     manifest = None if key is None else store.manifest(key)
     if manifest is not None:
         write_reference(artifacts.reference(name), record, manifest)
 
 
-def _find_key(artifacts: Artifacts, record: Mapping[str, Any]) -> str | None:
+def find_key(artifacts: Artifacts, record: Mapping[str, Any]) -> str | None:
     """The key of a recipe's payload by the references of its inputs; None if one of them has no reference."""
     contents = {}
     for role, artifact in record["inputs"].items():
@@ -190,13 +190,29 @@ def write_part(path: Path, kept: Mapping[str, Sequence[str]]) -> None:
     write_json(path, {"blocks": {key: list(names) for key, names in kept.items()}})
 
 
-def parts_are_kept(path: Path, store: Store) -> bool:
-    """Whether the store still has the blocks of a finished part, or the payloads made of them."""
+def parts_are_kept(path: Path, store: Store, keys: Iterable[str | None]) -> bool:
+    """Whether the store still has the blocks of a finished part for the payloads of these keys, or the payloads.
+
+    A key is None while an input is missing. Then nobody knows whether the blocks are those that will be needed.
+    """
     try:
         kept: Mapping[str, Sequence[str]] = read_json(path)["blocks"]
     except (ValueError, KeyError, TypeError):
         return False
     return all(
-        store.manifest(key) is not None or all(store.block(key, f"{name}.json").exists() for name in names)
-        for key, names in kept.items()
+        key is not None
+        and (
+            store.manifest(key) is not None
+            or (key in kept and all(store.block(key, f"{name}.json").exists() for name in kept[key]))
+        )
+        for key in keys
     )
+
+
+def read_content(path: Path) -> str | None:
+    """What the reference of a payload, a table, a figure, the claims or the page stands for; None if there is none."""
+    try:
+        reference = read_json(path)
+        return str(reference["content"] if "content" in reference else digest(reference["files"]))
+    except (*ABSENT, ValueError, KeyError, TypeError):
+        return None

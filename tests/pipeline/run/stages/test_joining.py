@@ -104,6 +104,27 @@ def test_a_missing_block_is_not_made_on_another_device(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[: len(content) // 2], lambda content: b""], ids=["cut", "empty"]
+)
+def test_a_damaged_block_of_an_evaluation_is_named_and_made_again(
+    tmp_path: Path, inputs: dict[str, Path], damage: Callable[[bytes], bytes]
+) -> None:
+    make, parameters, payload = STAGES[1].values
+    store, folder, whole = Store(tmp_path / "store"), tmp_path / "joined", tmp_path / "whole"
+    folder.mkdir()
+    whole.mkdir()
+    first = job_in(folder, inputs, store, Share(1, 2))
+    make(parameters, folder, first)
+    block = first.blocks.path(first.blocks.finished[0])
+    block.write_bytes(damage(block.read_bytes()))
+    with pytest.raises(UserError, match="the block is damaged; run again"):
+        make(parameters, folder, job_in(folder, inputs, store))
+    make(parameters, folder, job_in(folder, inputs, store))
+    make(parameters, whole, job_in(whole, inputs, store))
+    assert content_digest(folder / payload) == content_digest(whole / payload)
+
+
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_join_hashes_each_block_once(
     tmp_path: Path, inputs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, damaged: bool

@@ -43,7 +43,8 @@ def make(parameters: Derived, folder: Path, job: Job) -> None:
 
     job.blocks.finish(list(blocks), block)
     if job.blocks.is_whole:
-        join_shards(folder / "data.zarr", {name: split.sharded() for name, split in splits.items()})
+        with job.blocks.read():
+            join_shards(folder / "data.zarr", {name: split.sharded() for name, split in splits.items()})
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,8 @@ def make(parameters: Evaluation, folder: Path, job: Job) -> None:
 
     job.blocks.finish(list(blocks), block)
     if job.blocks.is_whole:
-        outcomes = [_read_block(job.blocks.path(name)) for name in blocks]
+        with job.blocks.read():
+            outcomes = [_read_block(job.blocks.path(name)) for name in blocks]
         rows, robust = zip(*count_correct(parameters, outcomes, data.num_classes), strict=True)
         _write_rows(folder / "rows.csv", COLUMNS, rows)
         np.save(folder / "robust.npy", np.packbits(np.stack(robust), axis=1))
