@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from robustfeatures.attacks.evaluating.evaluation import EvaluatedSplit, evaluate_block
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, CarliniWagner, Evaluation, Noise
 from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.data.registry import Size
 from robustfeatures.data.settings import Data, Subset
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import (
@@ -38,11 +39,13 @@ from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.registry import NETWORKS
 from robustfeatures.models.settings import Architecture
+from robustfeatures.pipeline.plan import estimates
 from robustfeatures.pipeline.plan.estimates import estimate, forward_operations
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.plan.sizes import original_data_size
 from robustfeatures.pipeline.plan.tasks import make_tasks
+from robustfeatures.pipeline.store.datasets import MOST_SHARDS
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.training.adversary import Attacker
@@ -311,6 +314,17 @@ def longest(folder: Path, name: str, changes: dict[str, Any]) -> int:
     (folder / f"{name}.yaml").write_text(yaml.safe_dump({**study, "experiments": {"A1": {}}}))
     config = Config(study=name, device="cuda", seeds_per_job=1, gpus_per_job=1)
     return max(task.minutes for task in make_tasks(unfold(config, folder), config, gpus=1))
+
+
+def test_a_large_folder_asks_for_the_memory_of_its_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ImageNet: 193 GB of uint8 in 40 shards, each twice in memory."""
+    assert estimates.SHARDS == MOST_SHARDS
+    size = Size({"train": 1_281_167}, (3, 224, 224))
+    monkeypatch.setattr(estimates, "original_data_size", lambda recipe: size)
+    data = Recipe("data", Data(source="folder", path="images", sha256="0" * 64, size=224), {})
+    assert estimate(data).memory_mb == pytest.approx(3000 + 2 * 193_000 / 40, rel=0.01)
+    npz = Recipe("data", Data(source="npz", path="images.npz", sha256="0" * 64), {})
+    assert estimate(npz).memory_mb > 193_000
 
 
 def test_900_small_images_ask_for_minutes(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ BASE_MEGABYTES = 3000
 # Up to this size a split is held as float32, beside its raw form; a larger one is streamed (engine/batches.py).
 MOST_IMAGE_MEGABYTES = 4 * 1024
 MEMORY_COPIES = 2.5
+# The number of shards of a large split (store/datasets.py).
+SHARDS = 40
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,15 @@ def estimate(recipe: Recipe) -> Estimate:
     if isinstance(recipe.parameters, Measurement):
         return _estimate_measurement(recipe, recipe.parameters)
     size, processes = original_data_size(recipe), find_processes(recipe)
-    if size is None or isinstance(recipe.parameters, Data):
-        images = 0 if size is None else sum(size.images.values())
-        return Estimate(images, 0, processes * BASE_MEGABYTES, processes=processes)
+    if size is None:
+        return Estimate(0, 0, processes * BASE_MEGABYTES, processes=processes)
     megabytes = 4 * sum(size.images.values()) * prod(size.shape) / 1e6
+    if isinstance(recipe.parameters, Data):
+        # A shard of uint8 images is in memory twice while it is written, because zarr copies it.
+        held = 2 * megabytes / 4 / SHARDS
+        # An .npz file is read whole.
+        held += megabytes if recipe.parameters.source == "npz" else 0
+        return Estimate(sum(size.images.values()), 0, ceil(BASE_MEGABYTES + held))
     per_forward = forward_operations(network_of(recipe), size.shape)
     return Estimate(
         _images_read(recipe, size.images, streamed=megabytes > MOST_IMAGE_MEGABYTES),
