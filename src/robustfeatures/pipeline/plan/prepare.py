@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -133,21 +134,23 @@ def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
 
     A result that was lost and made again may have other bits, without a job of this run that Snakemake could see.
     """
+    # Many views show the same results.
+    present = cache(lambda name: read_content(artifacts.reference(name)))
+
+    def is_present(reference: Path) -> bool:
+        try:
+            contents = read_json(reference)["contents"]
+        except (ValueError, KeyError, TypeError):
+            # Damaged, or of an earlier version.
+            return False
+        # What is missing is made again, and the view after it.
+        return all(present(name) in (None, content) for name, content in contents.items())
+
     for views in plan.view_jobs.values():
         references = [artifacts.reference(view.artifact) for view in views]
-        if any(reference.exists() and not _shows_present(reference, artifacts) for reference in references):
+        if any(reference.exists() and not is_present(reference) for reference in references):
             for reference in references:
                 reference.unlink(missing_ok=True)
-
-
-def _shows_present(reference: Path, artifacts: Artifacts) -> bool:
-    try:
-        contents = read_json(reference)["contents"]
-    except (ValueError, KeyError, TypeError):
-        # Damaged, or of an earlier version.
-        return False
-    # What is missing is made again, and the view after it.
-    return all(read_content(artifacts.reference(name)) in (None, content) for name, content in contents.items())
 
 
 def _write_view_plans(plan: Plan, artifacts: Artifacts) -> None:
