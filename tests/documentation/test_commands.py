@@ -30,7 +30,6 @@ CANNOT_RUN = {
     "snakemake --profile profiles/slurm --config study=not-bugs-cifar10": "it submits jobs; tests/slurm does so",
     "snakemake --cores all --config study=at-odds-mnist-c7": MNIST,
     "snakemake --cores all --config study=cross-digits-mnist10k": MNIST,
-    "snakemake --cores all --config study=feature-learning-mnist10k seeds_per_job=1": MNIST,
     "mkdir /shared/store && chgrp our-group /shared/store && chmod 2775 /shared/store": "it takes an administrator",
 }
 # These take minutes to hours. They are planned.
