@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from robustfeatures.files import list_files
+from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.pipeline.store.store import Store, discard
 
 BUILT = {"started": "2026-01-01", "host": "here"}
@@ -21,6 +25,23 @@ def publish_files(
             (lease.fresh / name).write_bytes(value)
         store.publish(lease, {"content": content, "built": built})
         discard(lease.scratch)
+
+
+def publish_again(store: Store, key: str, change: Callable[[Path], str]) -> None:
+    """Replace a payload under its key, as if another machine had made it again with other bits.
+
+    `change` edits the files in a folder, and returns what their content digest is said to be.
+    """
+    manifest = store.manifest(key)
+    assert manifest is not None
+    with TemporaryDirectory() as name:
+        kept = Path(name) / "kept"
+        shutil.copytree(store.payload(key), kept, ignore=shutil.ignore_patterns(MANIFEST))
+        store.remove(key)
+        with store.lease(key) as lease:
+            shutil.copytree(kept, lease.fresh, dirs_exist_ok=True)
+            facts = {name: value for name, value in manifest.items() if name not in ("key", "files", "seal")}
+            store.publish(lease, {**facts, "content": change(lease.fresh)})
 
 
 def bytes_of(store: Store) -> dict[str, bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 from tests.faults.conftest import Bindfs
 from tests.faults.test_machines import publish
+from tests.stores import publish_again
 
 CODES = (errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOTCONN)
 
@@ -151,15 +151,7 @@ def test_a_payload_of_other_content_is_not_used(built: Workspace) -> None:
     (reference,) = (built.folder / "results/artifacts/data").glob("digits-*.json")
     facts = json.loads(reference.read_text())
     store = Store(built.store)
-    kept = built.folder / "kept"
-    shutil.copytree(store.payload(facts["key"]), kept)
-    store.remove(facts["key"])
-    with store.lease(facts["key"]) as lease:
-        shutil.copytree(kept / "data.zarr", lease.fresh / "data.zarr")
-        manifest = json.loads((kept / MANIFEST).read_text())
-        known = ("key", "files", "seal")
-        others = {name: value for name, value in manifest.items() if name not in known}
-        store.publish(lease, {**others, "content": "0" * len(facts["content"])})
+    publish_again(store, facts["key"], lambda folder: "0" * len(facts["content"]))
     (model,) = (built.folder / "results/artifacts/model").glob("digits-standard-seed0-*.json")
     store.remove(json.loads(model.read_text())["key"])
     done = built.command("build", str(model.relative_to(built.folder)))

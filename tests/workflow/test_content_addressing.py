@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from robustfeatures.pipeline.store.content import content_digest
-from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.pipeline.store.store import Store
 from tests.conftest import Stamp, Workspace, hurried, stamp
+from tests.stores import publish_again
 
 PATHWAY_2 = "learning_rate: 0.01"
 D_RAND = "D_rand: {source: standard, training: downstream"
@@ -246,20 +246,14 @@ def test_times_of_files_decide_nothing(built: Workspace) -> None:
 def test_a_result_made_again_with_other_bits_reaches_every_view(built: Workspace) -> None:
     """It was lost from the store, and another machine made it again there: no job of this checkout ran."""
     (reference,) = (built.folder / "results/artifacts/evaluation").glob("digits-standard-test-seed0-*.json")
-    facts = json.loads(reference.read_text())
-    store = Store(built.store)
-    kept = built.folder / "kept"
-    shutil.copytree(store.payload(facts["key"]), kept)
-    manifest = json.loads((kept / MANIFEST).read_text())
-    store.remove(facts["key"])
-    with store.lease(facts["key"]) as lease:
-        shutil.copytree(kept, lease.fresh, dirs_exist_ok=True)
-        (lease.fresh / MANIFEST).unlink()
-        rows = pd.read_csv(kept / "rows.csv")
-        (lease.fresh / "rows.csv").unlink()
-        rows.assign(correct=rows["correct"] // 2).to_csv(lease.fresh / "rows.csv", index=False)
-        facts = {name: value for name, value in manifest.items() if name not in ("key", "files", "seal")}
-        store.publish(lease, {**facts, "content": content_digest(lease.fresh / "rows.csv")})
+
+    def halve(folder: Path) -> str:
+        rows = pd.read_csv(folder / "rows.csv")
+        (folder / "rows.csv").unlink()
+        rows.assign(correct=rows["correct"] // 2).to_csv(folder / "rows.csv", index=False)
+        return content_digest(folder / "rows.csv")
+
+    publish_again(Store(built.store), json.loads(reference.read_text())["key"], halve)
     payloads, before = built.payloads(), stamps(built)
     built.snakemake()
     assert built.payloads() == payloads
