@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from torch import nn
 
 from robustfeatures.attacks import pgd
@@ -171,13 +172,16 @@ def test_steps_and_radii_may_differ_from_image_to_image(norm: str) -> None:
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_random_starts_fill_the_ball_evenly(device: torch.device, norm: str) -> None:
-    """Inside a d-ball of radius 1 a share r^d of the points lies within r; per seed the draw is the same."""
-    images = torch.zeros((20000, 1, 1, 2), device=device)
-    drawn, again = (load_norm(norm).random_start(images, 1.0, torch.Generator(device).manual_seed(0)) for _ in range(2))
+    """Inside a d-ball of radius eps a share (r / eps)^d of the points lies within r; per seed the draw is the same."""
+    count, dimension, eps = 20_000, 12, 0.5
+    images = torch.zeros((count, 2, 2, 3), device=device)
+    drawn, again = (load_norm(norm).random_start(images, eps, torch.Generator(device).manual_seed(0)) for _ in range(2))
     assert torch.equal(drawn, again)
-    inside = (lengths(drawn, norm) <= 0.5).double().mean().item()
-    # Four standard deviations of a share of 1/4 over 20 000 draws.
-    assert abs(inside - 0.25) < 4 * (0.25 * 0.75 / 20000) ** 0.5
+    shares = (lengths(drawn, norm).double() / eps) ** dimension
+    assert stats.kstest(shares.cpu().numpy(), "uniform").pvalue > 1e-4
+    # Five standard deviations of a share of 1/2.
+    positive = (drawn.flatten(1) > 0).double().mean(dim=0)
+    assert (positive - 0.5).abs().max() < 5 * 0.5 / count**0.5
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,11 @@ def test_leakage_of_a_set_with_and_without_it(linear: Network, digits: Digits) -
     assert float(found["random"]["accuracy"]) < own / 2
     assert float(found["shifted"]["accuracy"]) < 0.1
     assert len({(row["usefulness"], row["stable"]) for row in found.values()}) == 1
-    radius = stable_radius(logits(linear, digits.images[left]), pixel_weights(linear, (1, 8, 8)))
+    features, weights = logits(linear, digits.images[left]), pixel_weights(linear, (1, 8, 8))
+    useful = robust_usefulness(features, digits.labels[left].numpy(), weights, EPS)
+    assert useful.min() < useful.max() - 0.01
+    assert found["D"]["usefulness"] == pytest.approx(useful.min(), abs=1e-6)
+    radius = stable_radius(features, weights)
     assert found["D"]["stable"] == pytest.approx((radius > EPS).mean(), abs=0.002)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.measurements import interpolations, loss_gradients
@@ -120,6 +123,36 @@ def test_gradients_of_a_linear_network(line: Network, images: dict[str, ImageDat
     assert [row["low_frequency"] for row in rows] == pytest.approx([low] * 6, rel=1e-6)
 
 
+def test_gradients_are_compared_with_the_likeliest_other_class() -> None:
+    """Three classes whose order the biases fix: an image of class 0 is next to class 1, not to class 2."""
+    network = create("linear", num_classes=3, image_shape=(1, 4, 4)).eval()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        network.head.weight.mul_(0.01)
+        network.head.bias.copy_(torch.tensor([3.0, 2.0, 0.0]))
+    draw = np.random.default_rng(0)
+
+    def split(labels: np.ndarray) -> ImageDataset:
+        images = draw.random((len(labels), 1, 4, 4), dtype=np.float32)
+        return ImageDataset(images, labels, {"source_index": np.arange(len(labels))}, ("a", "b", "c"))
+
+    data = {"train": split(np.arange(30) % 3), "test": split(np.zeros(2, dtype=np.int64))}
+    rows = loss_gradients.measure(MemoryRun({"data": data, "standard": network}), cutoff=0.5)
+    images = torch.from_numpy(data["test"].float_images()).double().requires_grad_(True)
+    loss = functional.cross_entropy(copy.deepcopy(network).double()(images), torch.zeros(2, dtype=torch.int64))
+    (gradients,) = torch.autograd.grad(loss, images)
+    train_images, labels = data["train"].float_images(), data["train"].labels
+    mean = [train_images[labels == label].mean(axis=0, dtype=np.float64).ravel() for label in range(3)]
+
+    def cosines(other: int) -> list[float]:
+        way = mean[other] - mean[0]
+        flat = gradients.flatten(1).numpy()
+        return list(flat @ way / (np.linalg.norm(flat, axis=1) * np.linalg.norm(way)))
+
+    assert [row["alignment"] for row in rows] == pytest.approx(cosines(1), abs=1e-6)
+    assert np.abs(np.subtract(cosines(1), cosines(2))).min() > 0.01
+
+
 def test_the_way_to_examples_of_a_linear_network(line: Network, images: dict[str, ImageDataset]) -> None:
     """Its logits are even along a line, so the places where a probability passes one and nine tenths are known."""
     test = images["test"]
@@ -134,6 +167,7 @@ def test_the_way_to_examples_of_a_linear_network(line: Network, images: dict[str
     rows = interpolations.measure(run, examples={"standard": "examples-standard"}, cutoff=0.5, points=points)
     with torch.no_grad():
         logits = [line(torch.from_numpy(at)).double() for at in (test.float_images(), moved)]
+    means = class_means(images["train"])
     for number, row in enumerate(rows):
         begin, end = (float(at[number, 1] - at[number, 0]) for at in logits)
         reached = int(end > 0)
@@ -146,6 +180,11 @@ def test_the_way_to_examples_of_a_linear_network(line: Network, images: dict[str
         width = min(high, 1.0) - max(low, 0.0)
         assert row["width"] == pytest.approx(width, abs=2 / points)
         assert row["detour"] == pytest.approx(0.0, abs=1e-6)
+        change = torch.from_numpy(moved[number] - test.float_images()[number]).double()
+        way = means[reached] - means[int(test.labels[number])]
+        cosine = float((change * way).sum() / (change.norm() * way.norm()))
+        assert row["alignment"] == pytest.approx(cosine, abs=1e-6)
+        assert row["low_frequency"] == pytest.approx(low_frequency_share(change[None], 0.5).item(), rel=1e-5)
     assert sum(row["reached"] != row["label"] for row in rows) >= 2
     assert all(row["image"] == number for number, row in enumerate(rows))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from robustfeatures.attacks import pgd
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError
 from robustfeatures.measurements.two_sides import (
@@ -123,6 +124,22 @@ def test_in_linf_a_linear_network_withstands_up_to_its_distance_in_l1(digits: Di
     expected = [int((distance > eps).sum()) for eps in radii]
     assert expected[-1] < 0.9 * expected[0]
     assert correct(rows, SUMMED, READ_OUT) == expected
+
+
+def test_the_own_loss_is_attacked_with_pgd(digits: Digits, linear: Network) -> None:
+    labels = digits.labels[1000:1300]
+    data = grey(digits, labels.numpy(), tuple(map(str, range(10))))
+    rows = measure(MemoryRun({"data": {"test": data}, "model": linear}), sides=PARITY, **SETTINGS)
+    side, images = assign_sides(PARITY, list(data.class_names)), torch.from_numpy(data.float_images())
+    for read_out in (SUMMED, LARGEST):
+        held, expected = torch.ones(300, dtype=torch.bool), []
+        for eps in EPS:
+            moved = pgd(linear, images, labels, norm="l2", eps=eps, step_size=0.1 * eps, steps=20)
+            held &= margins(linear(moved), labels, side, read_out) > 0
+            expected.append(int(held.sum()))
+        assert expected[-1] < 0.98 * expected[0]
+        # The network is folded before it is attacked, which rounds otherwise.
+        assert correct(rows, read_out, OWN) == pytest.approx(expected, abs=1)
 
 
 def test_either_attack_is_the_worse_of_both_and_grows_with_the_radius(digits: Digits, linear: Network) -> None:

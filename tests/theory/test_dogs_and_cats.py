@@ -16,6 +16,7 @@ from robustfeatures.theory.dogs_and_cats import (
     PIXEL,
     SNOUT,
     Pets,
+    dog_score,
     draw_pets,
     feature_masks,
     make_training_sets,
@@ -92,6 +93,9 @@ def test_flipped_pairs_stay_in_the_ball(pets: Pets, reference: Network) -> None:
     for name, (images, labels) in sets.items():
         assert (images - clean).abs().max() <= EPS + 1e-6
         assert (labels == (pets.labels if name == "D" else -pets.labels)).all()
+    # Targeted PGD raises the score of the new label.
+    attacked, flipped = sets["PGD on a network of D"]
+    assert (flipped * (dog_score(reference, attacked) - dog_score(reference, clean)) > 0).all()
     eyes, pixel = (sets[f"{part} set to the new label"] for part in ("eyes", "pixel"))
     # Half of the eyes change, by twice their amplitude, and nothing else does.
     changed = (eyes[0] - clean)[:, 0].numpy() != 0

@@ -18,6 +18,7 @@ from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Adversary
 from tests.conftest import QUICK, Digits
+from tests.training.test_loop import as_bytes, note_batches
 
 EPS = 0.1
 RANDOM = Adversary(norm="linf", eps=EPS, step_size=1e-9, steps=1, random_start=True)
@@ -36,6 +37,8 @@ def test_random_starts_fill_the_ball_and_follow_from_the_seed(digits: Digits, ne
     # Uniform on [-eps, eps]: the mean of n absolute values is eps / 2, with deviation eps / sqrt(12 n).
     count = int(inside.sum())
     assert change[inside].abs().mean().item() == pytest.approx(EPS / 2, abs=5 * EPS / (12 * count) ** 0.5)
+    # The values themselves have the mean 0 and the deviation eps / sqrt(3).
+    assert change[inside].mean().item() == pytest.approx(0.0, abs=5 * EPS / (3 * count) ** 0.5)
     plain = Attacker(network, replace(RANDOM, random_start=False), "float32")
     assert (plain(images, labels, 1) - images).abs().max() < 1e-6
 
@@ -45,14 +48,9 @@ def fresh(device: torch.device) -> Network:
     return create("small-cnn", num_classes=10, image_shape=(1, 8, 8)).to(device)
 
 
-def as_bytes(image: Tensor) -> bytes:
-    return image.cpu().numpy().tobytes()
-
-
 @pytest.mark.parametrize(("natural", "left"), [(0.0, 0), (0.5, 30)])
 def test_a_share_of_each_batch_stays_natural(digits: Digits, natural: float, left: int) -> None:
     """What the network is shown, beside what the attack was given."""
-    shown: list[Tensor] = []
     given: list[tuple[Tensor, Tensor, int]] = []
 
     def attack(images: Tensor, labels: Tensor, seed: int) -> Tensor:
@@ -60,7 +58,7 @@ def test_a_share_of_each_batch_stays_natural(digits: Digits, natural: float, lef
         return 1 - images
 
     network = fresh(digits.images.device)
-    network.register_forward_pre_hook(lambda module, arguments: shown.append(arguments[0].detach().clone()))
+    shown = note_batches(network)
     settings = replace(QUICK, epochs=2, batch_size=60, natural=natural)
     train(network, InMemory(digits.images[:120]), digits.labels[:120], settings, seed=0, perturbation=attack)
     assert [len(images) for images, _, _ in given] == [60 - left] * 4

@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from robustfeatures.attacks import pgd
 from robustfeatures.engine.batches import InMemory
@@ -39,6 +40,17 @@ def fresh(digits: Digits, seed: int = 0) -> Network:
 
 def equal(one: Network, other: Network) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def note_batches(network: nn.Module) -> list[torch.Tensor]:
+    """The batches that the network is given from now on."""
+    shown: list[torch.Tensor] = []
+    network.register_forward_pre_hook(lambda module, arguments: shown.append(arguments[0].detach().clone()))
+    return shown
+
+
+def as_bytes(image: torch.Tensor) -> bytes:
+    return image.cpu().contiguous().numpy().tobytes()
 
 
 def test_velocities_of_another_layout_are_laid_out_like_their_parameters() -> None:
@@ -107,6 +119,59 @@ def test_adam_counts_its_steps_on_the_processor() -> None:
 )
 def test_schedules(schedule: Callable[[int], float], steps: tuple[int, ...], expected: tuple[float, ...]) -> None:
     assert [schedule(step) for step in steps] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "milestones", "rates"),
+    [
+        ("step", (1,), [0.1] * 3 + [0.01] * 6),
+        # Up over the first quarter of the nine steps, then down.
+        ("one-cycle", (), [0.1 * min((step + 1) / 2.25, (9 - step) / 6.75, 1.0) for step in range(9)]),
+    ],
+)
+def test_a_training_is_torchs(
+    digits: Digits, schedule: Literal["step", "one-cycle"], milestones: tuple[int, ...], rates: list[float]
+) -> None:
+    """The batches that the network is shown, given to torch's own optimiser at the rates of the schedule."""
+    images, labels = digits.images[:50].double(), digits.labels[:50]
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).double().to(images.device)
+    other = copy.deepcopy(network)
+    shown = note_batches(network)
+    settings = Training(
+        epochs=3,
+        batch_size=20,
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=0.05,
+        schedule=schedule,
+        milestones=milestones,
+    )
+    train(network, InMemory(images), labels, settings, seed=0)
+    place = {as_bytes(image): row for row, image in enumerate(images)}
+    batches = [[place[as_bytes(image)] for image in batch] for batch in shown]
+    epochs = [[row for batch in batches[first : first + 3] for row in batch] for first in (0, 3, 6)]
+    assert all(sorted(epoch) == list(range(50)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in [*epochs, range(50)]}) == 4
+    optimiser = torch.optim.SGD(other.parameters(), lr=1.0, momentum=0.9, weight_decay=0.05)
+    for rows, rate in zip(batches, rates, strict=True):
+        optimiser.param_groups[0]["lr"] = rate
+        optimiser.zero_grad()
+        functional.cross_entropy(other(images[rows]), labels[rows]).backward()
+        optimiser.step()
+    torch.testing.assert_close(network.state_dict(), other.state_dict())
+
+
+def test_a_network_is_shown_augmented_images(digits: Digits) -> None:
+    images, labels = digits.images[:50], digits.labels[:50]
+    network = fresh(digits)
+    shown = note_batches(network)
+    settings = replace(QUICK, epochs=1, augmentation=Augmentation(flip=True))
+    train(network, InMemory(images), labels, settings, seed=0)
+    seen = [as_bytes(image) for image in torch.cat(shown)]
+    plain, mirrored = ({as_bytes(image) for image in each} for each in (images, images.flip(3)))
+    assert set(seen) <= plain | mirrored
+    # Half of 50 on average; fewer than 8 or more than 42 have a chance below one in a million.
+    assert 8 <= sum(image in mirrored for image in seen) <= 42
 
 
 def test_adversarial_training_raises_robust_accuracy(digits: Digits) -> None:

@@ -109,6 +109,14 @@ def test_weights_are_the_same_to_the_bit(
     assert (tmp_path / "without" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
+def test_pixels_are_normalised_by_the_training_images(digits: Digits, probed: tuple[Path, Job]) -> None:
+    folder, _ = probed
+    network = load_network(folder / "model.safetensors", torch.device("cpu"))
+    shown = (digits.images[:600].cpu() * 255).round() / 255
+    torch.testing.assert_close(network.mean.flatten(), shown.mean().view(1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(network.std.flatten(), shown.std(correction=0).view(1), atol=1e-5, rtol=0)
+
+
 def test_no_draw_of_the_training_moves(digits: Digits) -> None:
     """A network with dropout draws from torch's own generator. An attack may too."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from robustfeatures.attacks import l2
 from robustfeatures.attacks.evaluating.evaluation import BlockOutcome, EvaluatedSplit, count_correct, evaluate_block
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, CarliniWagner, Evaluation, Noise
+from robustfeatures.attacks.settings import NormName
 from robustfeatures.engine import batch_size
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
@@ -143,6 +146,33 @@ def test_random_starts_are_drawn_again_the_same(network: Network, digits: Digits
     assert counts[:, 0].sum() >= plain.robust.sum(axis=3)[0, 0].astype(int)[0] - first.robust.sum(axis=3)[0, 0][0]
 
 
+def test_every_random_start_is_a_point_of_its_own_whatever_the_block(
+    network: Network, digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, drawn = l2.random_start, set[bytes]()
+
+    def note(images: Tensor, eps: float, generator: torch.Generator | None) -> Tensor:
+        start = real(images, eps, generator)
+        # A point drawn twice would have the same direction, whatever the radius.
+        direction = (start / start.norm() * 1000).round().numpy().tobytes()
+        assert direction not in drawn
+        drawn.add(direction)
+        return start
+
+    monkeypatch.setattr(l2, "random_start", note)
+    attack = PGD(kind="pgd", steps=3, relative_step_sizes=(0.3,), random_starts=2)
+    parameters = Evaluation(split="test", norm="l2", attacks=(attack,), eps=(0.1, 0.2))
+    split = EvaluatedSplit(FrozenNetwork(network), InMemory(digits.images), digits.labels, 10)
+    evaluate_block(split, torch.arange(1300, 1340), parameters)
+    whole = set(drawn)
+    # Two starts, at both radii, for each image that nothing broke.
+    assert len(whole) > 100
+    drawn.clear()
+    for rows in torch.arange(1300, 1340).split(20):
+        evaluate_block(split, rows, parameters)
+    assert drawn == whole
+
+
 @pytest.mark.parametrize(
     "attack",
     [PGD(kind="pgd", steps=5, relative_step_sizes=(0.1, 0.3), random_starts=1), Noise(kind="noise", draws=10)],
@@ -182,21 +212,63 @@ def test_cw_compares_distances(network: Network, digits: Digits) -> None:
     assert sum(counting.graded) < 200 * 25 * 2
 
 
-def test_noise_breaks_nothing_beyond_a_linear_models_margin() -> None:
+@dataclass(frozen=True)
+class Line:
+    """A linear network of two classes, and images that lie so far apart from its boundary in L2 and in Linf."""
+
+    network: nn.Module
+    images: Tensor
+    labels: Tensor
+    distances: dict[str, Tensor]
+
+    def withstand(self, norm: NormName, attack: Attack, radii: tuple[float, ...]) -> Tensor:
+        """Which images (R, N) withstand the attack at each radius."""
+        split = EvaluatedSplit(self.network, InMemory(self.images), self.labels, 2)
+        parameters = Evaluation(split="test", norm=norm, attacks=(attack,), eps=radii)
+        return torch.from_numpy(evaluate_block(split, torch.arange(len(self.images)), parameters).robust[0, 0])
+
+
+@pytest.fixture
+def line() -> Line:
     torch.manual_seed(0)
-    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    # Grey, so that no step leaves [0, 1]. The boundary goes through the middle, so that there are all distances.
     images = 0.5 + 0.05 * torch.randn(200, 1, 4, 4)
-    logits = linear(images).detach()
-    exact = (logits[:, 1] - logits[:, 0]).abs() / (linear[1].weight[1] - linear[1].weight[0]).norm().item()
-    radii = (0.01, 0.1, 0.4)
-    parameters = Evaluation(split="test", norm="l2", attacks=(Noise(kind="noise", draws=30),), eps=radii)
-    found = evaluate_block(
-        EvaluatedSplit(linear, InMemory(images), logits.argmax(1), 2), torch.arange(200), parameters
-    ).robust[0, 0]
+    with torch.no_grad():
+        network[1].bias -= network(torch.full((1, 1, 4, 4), 0.5))[0]
+    logits = network(images).detach()
+    across = (network[1].weight[1] - network[1].weight[0]).detach()
+    margins = (logits[:, 1] - logits[:, 0]).abs()
+    return Line(network, images, logits.argmax(1), {"l2": margins / across.norm(), "linf": margins / across.norm(p=1)})
+
+
+def test_noise_breaks_nothing_beyond_a_linear_models_margin(line: Line) -> None:
+    radii, exact = (0.01, 0.1, 0.4), line.distances["l2"]
+    found = line.withstand("l2", Noise(kind="noise", draws=30), radii)
     for level, eps in enumerate(radii):
-        assert torch.from_numpy(found[level])[exact > eps].all()
+        assert found[level][exact > eps].all()
     # A random direction of 16 dimensions has a component of a quarter along the normal, on average; 30 have more.
-    assert not torch.from_numpy(found[2])[exact < 0.05].any()
+    assert not found[2][exact < 0.05].any()
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_autoattack_reaches_a_linear_models_boundary_and_no_further(line: Line, norm: NormName) -> None:
+    exact = line.distances[norm]
+    radii = tuple(exact.quantile(torch.tensor([0.3, 0.7])).tolist())
+    found = line.withstand(norm, AutoAttack(kind="autoattack", parts=("apgd-ce",)), radii)
+    for level, eps in enumerate(radii):
+        assert found[level][exact > eps].all()
+        assert not found[level][exact < 0.95 * eps].any()
+
+
+def test_cw_finds_the_distance_of_a_linear_model(line: Line) -> None:
+    exact = line.distances["l2"]
+    radii = tuple(exact.quantile(torch.tensor([0.3, 0.7])).tolist())
+    attack = CarliniWagner(kind="cw-l2", searches=6, steps=100, learning_rate=0.005, initial_constant=2.0)
+    found = line.withstand("l2", attack, radii)
+    for level, eps in enumerate(radii):
+        assert found[level][exact > eps].all()
+        assert not found[level][exact < 0.95 * eps].any()
 
 
 def test_autoattack_takes_more_than_pgd(network: Network, digits: Digits) -> None:

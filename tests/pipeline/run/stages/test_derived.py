@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from robustfeatures.attacks import invert
 from robustfeatures.attacks.gradients import loss_gradients, render_gradients
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.derived.settings import (
@@ -19,6 +20,7 @@ from robustfeatures.derived.settings import (
     TargetedAttack,
     UntargetedAttack,
 )
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
 from robustfeatures.pipeline.run.stages.derived import make
 from robustfeatures.pipeline.store.datasets import read_dataset, write_dataset
@@ -80,6 +82,24 @@ def test_inversions_start_from_noise_of_the_deviation_given(
     # The step is too short to matter. Clipping at two deviations leaves 96 % of that of 1/4.
     assert found.std() == pytest.approx(expected, rel=0.05)
     assert found.mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_an_inversion_goes_from_the_image_it_names_to_its_own(network: Network, digits: Digits, tmp_path: Path) -> None:
+    original = split_of(digits, slice(1000, 1040))
+    found = {}
+    for steps, step_size in ((1, 1e-6), (30, 0.05)):
+        folder = tmp_path / f"{steps} steps"
+        folder.mkdir()
+        method = Inversion(kind="inversion", start="images", step_size=step_size, steps=steps)
+        found[steps] = derived(folder, network, original, method)
+    # Here the rows of the split are the source indices.
+    start = original.float_images(found[30].provenance["start_index"])
+    assert np.abs(start - original.float_images()).max(axis=(1, 2, 3)).min() > 0.1
+    np.testing.assert_allclose(found[1].float_images(), start, atol=1e-5)
+    targets = torch.from_numpy(original.float_images())
+    expected = invert(FrozenNetwork(network), torch.from_numpy(start), targets, step_size=0.05, steps=30)
+    np.testing.assert_allclose(found[30].float_images(), expected.numpy(), atol=1e-4)
+    np.testing.assert_array_equal(found[30].labels, original.labels)
 
 
 def test_gradients_as_images(network: Network, digits: Digits, tmp_path: Path) -> None:
