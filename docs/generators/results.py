@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from robustfeatures.pipeline.report.verdicts import count_verdicts, describe_counts, find_sentences
+from robustfeatures.pipeline.report.views.report import read_claims
 
 DOCS = Path(__file__).parents[1]
 # Studies of complete CIFAR-10 come first, then those of fewer photographs, then the others, beginning with FIRST.
@@ -36,10 +37,7 @@ def _place(study: str) -> tuple[bool, bool, int, str]:
 @cache
 def _read_claims(study: str) -> pd.DataFrame:
     path = DOCS / study / "claims.csv"
-    claims = pd.read_csv(path, dtype={"setting": str}) if path.exists() else pd.DataFrame({"experiment": []})
-    if "control" not in claims:
-        claims = claims.assign(setting="", control=False)
-    return claims.fillna({"setting": ""})
+    return read_claims(path) if path.exists() else pd.DataFrame({"experiment": []})
 
 
 def find_claims(study: str, identifier: str) -> list[dict[str, Any]]:

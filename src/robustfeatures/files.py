@@ -1,7 +1,8 @@
-"""Atomic writes of files, JSON, and SHA-256."""
+"""Atomic writes of files, JSON, CSV, and SHA-256."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -54,6 +55,12 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 def read_json(path: Path) -> Any:
     """The JSON value in a file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file, by column."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def link_or_copy(path: Path, place: Path) -> None:

@@ -147,9 +147,9 @@ def test_both_networks_are_asked_for_the_same_sides(study: Study) -> None:
 
 def test_linf_radii_of_0_to_255_are_reported() -> None:
     asked = {"tasks": {"parity": {"merged": "parity", "eps": [1.0, 8.0]}}}
-    assert validate(e4.Settings, asked, "experiments.E4").norm == "l2"
+    assert validate(e4.Settings, asked).norm == "l2"
     with pytest.raises(UserError, match=r"^experiments\.E4.*tasks: .*a Linf radius is below 1"):
-        validate(e4.Settings, {"norm": "linf", **asked}, "experiments.E4")
+        validate(e4.Settings, {"norm": "linf", **asked}, "experiments.E4.")
 
 
 def test_data_that_are_not_merged_are_reported(study: Study) -> None:

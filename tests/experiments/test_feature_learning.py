@@ -302,7 +302,7 @@ def test_table_1_meets_every_claim(setting: str) -> None:
 def test_small_studies_name_the_setting_that_they_are_reduced_from(name: str, setting: str) -> None:
     path = REPOSITORY / "docs" / f"feature-learning-{name}" / "study.yaml"
     # Its images need not be here.
-    study = validate(Study, read_yaml(path), str(path))
+    study = validate(Study, read_yaml(path))
     assert (study.published_setting, study.reduced) == (setting, True)
     assert study.training["adversarial"].adversary is not None
     assert study.training["standard"].adversary is None

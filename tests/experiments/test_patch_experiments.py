@@ -38,7 +38,7 @@ def verdicts(claims: Sequence[Claim]) -> dict[tuple[str, str], object]:
 def test_the_constants_of_studies_meet_assumptions_2_3_and_b_3(study: str, identifier: str, module: Any) -> None:
     path = REPOSITORY / "workflow" / "studies" / f"{study}.yaml"
     asked = dict(read_study(path).experiments[identifier])
-    settings = validate(module.Settings, asked, "")
+    settings = validate(module.Settings, asked)
     assert settings.settings
     for name, constants in settings.settings.items():
         assert isinstance(constants, PatchConstants)

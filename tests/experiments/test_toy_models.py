@@ -56,7 +56,7 @@ SEEDS = (0, 1)
 def measure_in_process(identifier: str) -> Results:
     """The results of an experiment in miniature, its measurements made in this process."""
     found = load_experiment(identifier)
-    settings = validate(found.settings, SETTINGS[identifier], "here")
+    settings = validate(found.settings, SETTINGS[identifier])
     frames = []
     for need in found.needs(Pieces(Study(title="", seeds=SEEDS, experiments={})), settings):
         assert isinstance(need.recipe.parameters, Measurement)

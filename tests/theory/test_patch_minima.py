@@ -91,7 +91,7 @@ def test_propositions_as_measured() -> None:
 def small_radius() -> PatchConstants:
     """The setting of the study `theory` in which both conclusions can hold."""
     study = read_study(REPOSITORY / "workflow" / "studies" / "theory.yaml")
-    return validate(d2.Settings, dict(study.experiments["D2"]), "").settings["small-radius"]
+    return validate(d2.Settings, dict(study.experiments["D2"])).settings["small-radius"]
 
 
 def test_the_small_radius_allows_both_conclusions(small_radius: PatchConstants) -> None:

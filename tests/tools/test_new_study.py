@@ -103,6 +103,8 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
         list(write_study("mine", folder, studies, like="at-odds-mnist"))
     with pytest.raises(UserError, match=r"--like: digits-full extends another study, .* choose digits$"):
         list(write_study("mine", folder, studies, like="digits-full"))
+    with pytest.raises(UserError, match=r"^--like: 'digit' is unknown \(did you mean 'digits'\?\)$"):
+        list(write_study("mine", folder, studies, like="digit"))
     assert sorted(studies.iterdir()) == before
 
 

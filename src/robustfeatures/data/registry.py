@@ -73,6 +73,11 @@ class SourceEntry(Entry):
     licence: str = "not known to this package; state that of your own files"
 
     @property
+    def module(self) -> str:
+        """The module of the loader."""
+        return self.loader.partition(":")[0]
+
+    @property
     def has_own_files(self) -> bool:
         """Whether the files are the user's own, so that a study gives their `path` and `sha256`."""
         return isinstance(self.size, str)
@@ -208,12 +213,3 @@ def find_source(source: str, field: str = "data.source") -> SourceEntry:
         UserError: no source has that name.
     """
     return find_entry(SOURCES, source, field)
-
-
-def find_loader(source: str) -> str:
-    """The loader of the source, as `module:function`.
-
-    Raises:
-        UserError: no source has that name.
-    """
-    return find_source(source).loader

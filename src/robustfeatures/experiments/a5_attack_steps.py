@@ -73,7 +73,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         found.append(Need(STUDY, seed, own, {"steps": 0}))
         attacks: list[tuple[str, Attack, int]] = [(SWEEP, settings.pgd(steps), steps) for steps in settings.steps]
         for row, attack, steps in (*attacks, (SEARCH, settings.cw, settings.cw.steps)):
-            recipe = pieces.evaluation(model, eps=(settings.eps,), attacks=(attack,))
+            recipe = pieces.evaluation(model, eps=(settings.eps,), attacks=(attack,), where="experiments.A5")
             found.append(Need(row, seed, recipe, {"steps": steps}))
     return found
 

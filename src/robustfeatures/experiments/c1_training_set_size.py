@@ -137,7 +137,11 @@ def _needs_of_transfer(pieces: Pieces, settings: Settings, transfer: Transfer, s
         seed=seed,
     )
     noise = pieces.evaluation(
-        second, eps=(0.0, transfer.eps), norm=transfer.norm, attacks=[Noise(kind="noise", draws=1)]
+        second,
+        eps=(0.0, transfer.eps),
+        norm=transfer.norm,
+        attacks=[Noise(kind="noise", draws=1)],
+        where="experiments.C1.transfer",
     )
     return [Need(TRANSFER, seed, measurement), Need(TRANSFER, seed, noise)]
 

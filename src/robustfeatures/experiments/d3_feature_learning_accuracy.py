@@ -72,7 +72,12 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             )
             found += [
                 Need(row, seed, learner),
-                Need(row, seed, pieces.evaluation(learner, eps=(0.0, settings.eps)), {"images": TEST_IMAGES}),
+                Need(
+                    row,
+                    seed,
+                    pieces.evaluation(learner, eps=(0.0, settings.eps), where="experiments.D3"),
+                    {"images": TEST_IMAGES},
+                ),
                 *(
                     Need(row, seed, pieces.clean_evaluation(learner, data=inputs[kind]), {"images": measure})
                     for kind, measure in (("non-robust", NON_ROBUST), ("robust", ROBUST))

@@ -112,4 +112,4 @@ class Experiment:
     measured_claims: Callable[[Results], Sequence[Claim]] | None = None
     units: Mapping[str, str] = field(default_factory=lambda: {"accuracy": "%"})
     names: Mapping[str, str] = field(default_factory=lambda: {"row": "network"})
-    caption: str = field(default="")
+    caption: str = ""

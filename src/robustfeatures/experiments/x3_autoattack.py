@@ -53,7 +53,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     found = []
     for seed in pieces.study.seeds:
         for row, network in a1.find_networks(pieces, seed, settings.starts).items():
-            recipe = pieces.evaluation(network, eps=(0.0, *radii), data=data, attacks=attacks)
+            recipe = pieces.evaluation(network, eps=(0.0, *radii), data=data, attacks=attacks, where="experiments.X3")
             found.append(Need(row, seed, recipe))
     return found
 

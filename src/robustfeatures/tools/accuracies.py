@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from robustfeatures.experiments.shared.units import percent
+from robustfeatures.files import read_rows
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.finding import BATCH
@@ -35,23 +35,21 @@ def find_accuracies(artifacts: Artifacts, store: Store) -> dict[str, list[Accura
         rows = store.payload(reference["key"]) / "rows.csv"
         if rows.exists():
             on = f"{recipe['inputs']['data'].partition('/')[2].rpartition('-')[0]} {recipe['parameters']['split']}"
-            read = _read_rows(rows, name, on, recipe["parameters"]["norm"])
-            found[name] = read
-            found.setdefault(recipe["inputs"]["model"], []).extend(read)
+            norm = recipe["parameters"]["norm"]
+            found[name] = [
+                Accuracy(name, on, norm, eps, percent(correct / total))
+                for eps, (correct, total) in read_correct(rows).items()
+            ]
+            found.setdefault(recipe["inputs"]["model"], []).extend(found[name])
     return found
 
 
-def _read_rows(path: Path, name: str, on: str, norm: str) -> list[Accuracy]:
-    """The rows with true labels, after the last attack."""
-    rows: dict[float, Mapping[str, str]] = {}
-    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-        eps = float(row["eps"])
-        if int(row["label_shift"]) == 0 and (eps not in rows or int(row["attacks"]) >= int(rows[eps]["attacks"])):
-            rows[eps] = row
-    return [
-        Accuracy(name, on, norm, eps, percent(int(row["correct"]) / int(row["total"])))
-        for eps, row in sorted(rows.items())
-    ]
+def read_correct(path: Path) -> dict[float, tuple[int, int]]:
+    """By eps: the images with true labels that withstand all attacks of an evaluation, and all images."""
+    rows = [row for row in read_rows(path) if row["label_shift"] == "0"]
+    # Of each eps the row of the last attack stays.
+    rows.sort(key=lambda row: (float(row["eps"]), int(row["attacks"])))
+    return {float(row["eps"]): (int(row["correct"]), int(row["total"])) for row in rows}
 
 
 def describe_accuracies(accuracies: Sequence[Accuracy]) -> str:

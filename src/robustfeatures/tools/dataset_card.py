@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from robustfeatures.files import ABSENT, read_json, write_atomically
 from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.pipeline.report.provenance import describe_recipes
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.tools.accuracies import read_correct
 from robustfeatures.tools.opening import payload_file
 
 # The names that Hugging Face gives to licences.
@@ -162,26 +162,18 @@ def _accuracies(reference: Path, recipes: Sequence[Mapping[str, Any]], store: st
             continue
         if recipe["inputs"].get("model") not in sources:
             continue
-        rows = _read_rows(path, store)
+        try:
+            found = read_correct(payload_file(path, "rows.csv", store))
+        except (UserError, *ABSENT):
+            found = {}
         numbers = [
             f"{percent(correct / total):.1f} % " + (f"at eps {eps:g}" if eps else "without an attack")
-            for eps, (correct, total) in rows.items()
+            for eps, (correct, total) in found.items()
         ]
         where = (
             f"{recipe['inputs']['model']} on the {recipe['parameters']['split']} images of {recipe['inputs']['data']}"
         )
         yield f"{where}: {', '.join(numbers)} ({recipe['parameters']['norm']}); {describe_recipes([recipe])[0]}"
-
-
-def _read_rows(evaluation: Path, store: str | Path | None) -> dict[float, tuple[int, int]]:
-    """The images that are right under all attacks together, and all images, by eps; without shifted labels."""
-    try:
-        lines = payload_file(evaluation, "rows.csv", store).read_text().splitlines()
-    except (UserError, *ABSENT):
-        return {}
-    rows = [row for row in csv.DictReader(lines) if row["metric"] == "accuracy" and row["label_shift"] == "0"]
-    rows.sort(key=lambda row: (float(row["eps"]), int(row["attacks"])))
-    return {float(row["eps"]): (int(row["correct"]), int(row["total"])) for row in rows}
 
 
 def _command(reference: Path, recipes: Sequence[Mapping[str, Any]]) -> str:

@@ -129,7 +129,7 @@ def _read_settings(experiment: Experiment, having: Mapping[str, Mapping[str, Any
     """The defaults, or where a setting has none, the settings of a study, and the study's name."""
     for study, values in ((None, {}), *having.items()):
         try:
-            return validate(experiment.settings, values, ""), study
+            return validate(experiment.settings, values), study
         except UserError:
             continue
     return None, None

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
+from robustfeatures.files import read_rows
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.tasks import Task
 from robustfeatures.pipeline.report.verdicts import count_verdicts, describe_counts, find_sentences
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.tools.status import computing_share
 
-# The line of an error in a job's log (`cli._log_to`).
+# The line of an error in a job's log (`cli.app.log_to`).
 ERROR = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} ERROR (.*)$", flags=re.MULTILINE)
 # What the command line logs before the traceback of a bug.
 BUG = "unexpected error"
@@ -35,9 +35,7 @@ def describe_success(plan: Plan, artifacts: Artifacts, since: str, seconds: floa
 
 
 def _count_claims(path: Path) -> str:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [{**row, "control": row["control"] == "True"} for row in csv.DictReader(file)]
-    sentences = find_sentences(rows)
+    sentences = find_sentences([{**row, "control": row["control"] == "True"} for row in read_rows(path)])
     found = {
         kind: describe_counts(count_verdicts(sentences, control=control))
         for kind, control in (("", False), ("; controls: ", True))

@@ -64,7 +64,7 @@ def evaluate(
     settings = validate(
         Evaluation,
         {"split": "test", "norm": norm, "eps": sorted({0.0, *map(float, eps)}), "attacks": list(attacks)},
-        "evaluate",
+        "evaluate: ",
     )
     check_attacks(norm, settings.attacks, "evaluate: attacks")
     check_eps(norm, settings.eps, "evaluate: eps")

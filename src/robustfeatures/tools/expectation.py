@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.errors import UserError
+from robustfeatures.measurements.registry import ATTACK_STEP
 from robustfeatures.models.own_files import find_file, parse_own
 from robustfeatures.pipeline.plan.estimates import (
-    ATTACK_STEP,
     UPDATE,
     Estimate,
     assumed_rate,
@@ -22,6 +18,7 @@ from robustfeatures.pipeline.plan.estimates import (
     network_of,
 )
 from robustfeatures.pipeline.plan.sizes import original_data_size
+from robustfeatures.pipeline.run.machine import run_module
 from robustfeatures.pipeline.run.speed import Speed
 
 if TYPE_CHECKING:
@@ -55,17 +52,10 @@ def measure_in_a_process(
         "device": device,
         "threads": threads,
     }
-    source = str(Path(__file__).resolve().parents[2])
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "robustfeatures.pipeline.run.speed", json.dumps(given)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise UserError(f"the speed of this machine could not be measured: {done.stderr.strip().splitlines()[-1]}")
-    return Speed(**json.loads(done.stdout))
+    try:
+        return Speed(**json.loads(run_module("robustfeatures.pipeline.run.speed", json.dumps(given))))
+    except UserError as error:
+        raise UserError(f"the speed of this machine could not be measured: {error}") from error
 
 
 def expect(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robustfeatures.data.preparation import add_default_path
-from robustfeatures.data.registry import find_loader, find_source
+from robustfeatures.data.registry import find_source
 from robustfeatures.data.settings import KeepListed
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError
@@ -52,7 +52,7 @@ def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     downloaded: set[Path] = set()
     for file, where, given in _sources(study):
         data = add_default_path(given, raw)
-        name = find_loader(data.source).partition(":")[0]
+        name = find_source(data.source).module
         module = import_module(name)
         if data.path is not None:
             yield (
@@ -103,7 +103,7 @@ def _check_own_files(data: Data, compute_digest: Callable[[Data], str], raw: Pat
         found = compute_digest(data)
         if data.source == "folder":
             # Decodes every image, which finds those that are damaged.
-            load_attribute(find_loader(data.source))(replace(data, sha256=found), raw)
+            load_attribute(find_source(data.source).loader)(replace(data, sha256=found), raw)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
     if data.sha256 is not None:

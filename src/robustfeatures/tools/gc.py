@@ -57,9 +57,9 @@ def studies_with_results(artifacts: Artifacts, studies: Path) -> list[str]:
 def find_unneeded(
     plans: Sequence[Plan], artifacts: Artifacts, store: Store, *, with_results: Sequence[Plan] = ()
 ) -> Unneeded:
-    """The payloads that no recipe of the plans refers to, be it by an acceptance, and that no job is making.
+    """The payloads that no plan uses and that no job is making. A plan may use a payload through an acceptance.
 
-    Of the plans `with_results` what is built is kept; the others must be built.
+    All of `plans` must be built. Of the plans `with_results`, only what is built is kept.
 
     Raises:
         UserError: a planned artifact is not built yet, so the keys that it will need are unknown.

@@ -58,7 +58,7 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     shape, side = _find_shape(folder, facts)
     small = shape[0] == 1 and max(shape[1:]) <= SMALL_SIDE
     base = like or (LIKE_SMALL if small else LIKE_PHOTOGRAPHS)
-    original = find_study(studies, base)
+    original = find_study(studies, base, "--like")
     _check_whole(original)
     shares = {split: share for split, share in SHARES.items() if split not in listings}
     digest = combine_digests({file: fact.sha256 for file, fact in facts.items()})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.files import read_json
+from robustfeatures.files import read_json, read_rows
 from robustfeatures.pipeline.plan.identity import differences, flatten
 from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.pipeline.report.building import attack_names
@@ -86,7 +85,7 @@ def needs_of_view(path: Path) -> list[str]:
 
 def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
     if (folder / "rows.csv").exists():
-        for row in csv.DictReader((folder / "rows.csv").read_text().splitlines()):
+        for row in read_rows(folder / "rows.csv"):
             if "correct" not in row:
                 yield ", ".join(f"{name} {value}" for name, value in row.items())
                 continue
@@ -94,7 +93,7 @@ def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
             under = _under(int(row["attacks"]), attack_names(recipe))
             yield f"eps {row['eps']}, labels shifted by {row['label_shift']}{under}: {share:.2f} % of {row['total']}"
     if (folder / "history.csv").exists():
-        history = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+        history = read_rows(folder / "history.csv")
         for row in history:
             if row["epoch"] == history[-1]["epoch"]:
                 on = "" if row["network"] == "itself" else f" on {row['network']}"
@@ -116,7 +115,7 @@ def _curves(folder: Path) -> Iterator[str]:
     if not (folder / "history.csv").exists():
         return
     curves: dict[str, list[float]] = {}
-    for row in csv.DictReader((folder / "history.csv").read_text(encoding="utf-8").splitlines()):
+    for row in read_rows(folder / "history.csv"):
         on = "" if row["network"] == "itself" else f" on {row['network']}"
         curves.setdefault(f"{row['probe']}{on}", []).append(float(row["value"]))
     for name, values in curves.items():

@@ -255,7 +255,7 @@ def test_a_linf_radius_beyond_the_pixels_is_refused(tmp_path: Path, changes: dic
 def test_a_linf_radius_of_an_experiment_alone_is_refused(tmp_path: Path) -> None:
     robustness = {"norm": "linf", "eps": [0.1], "attacks": [{"kind": "noise", "draws": 1}]}
     changes = {"robustness": robustness, "experiments": {"X3": {"eps": [2.0]}}}
-    assert refusal(tmp_path, changes) == f"eps: {LARGE}; experiment X3 needs it"
+    assert refusal(tmp_path, changes) == f"experiments.X3.eps: {LARGE}; experiment X3 needs it"
 
 
 def test_a_large_radius_in_l2_is_none(tmp_path: Path) -> None:

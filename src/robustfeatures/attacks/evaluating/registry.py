@@ -15,7 +15,7 @@ from robustfeatures.attacks.evaluating.settings import (
     Noise,
 )
 from robustfeatures.attacks.settings import NormName
-from robustfeatures.engine.registry import Entry, check_kinds, find_entry, index_by_name
+from robustfeatures.engine.registry import Entry, check_kinds, index_by_name
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
@@ -71,12 +71,3 @@ ATTACKS: dict[str, AttackEntry[Any]] = index_by_name(
     AttackEntry(name="noise", settings=Noise, forwards=lambda settings, radii: radii * settings.draws),
 )
 check_kinds(ATTACKS, {name: entry.settings for name, entry in ATTACKS.items()}, Attack)
-
-
-def find_attack(kind: str, field: str = "attacks.kind") -> AttackEntry[Any]:
-    """Find the entry of the attack of this kind; `field` names the field in the error message.
-
-    Raises:
-        UserError: no attack has this kind.
-    """
-    return find_entry(ATTACKS, kind, field)

@@ -80,8 +80,9 @@ def intervals_over_images(claims: Claims, results: Results) -> list[Interval]:
     judges the claims again on the accuracies of the images drawn. Different splits and data sets are drawn by
     themselves. The ends are NaN if a claim has not one finite value on every resample.
 
-    An interval without width is widened: no drawn image changes the value, but of N images none may have another
-    outcome where a share of 1 - 0.025^(1/N) has (Clopper and Pearson, 1934). N is the smallest split.
+    If every resample gives the same value, the interval has no width. Then both ends move outwards by 1 - 0.025^(1/N).
+    Up to this share of all images may have another outcome, although none of N drawn images has one (Clopper and
+    Pearson, 1934). N is the size of the smallest split.
     """
     from scipy import stats
 

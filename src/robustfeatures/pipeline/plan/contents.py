@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from robustfeatures.data.own_files import SPLIT_NAMES
-from robustfeatures.data.registry import find_loader, find_source
+from robustfeatures.data.registry import find_source
 from robustfeatures.data.settings import Data, KeepClasses, KeepListed, MergeClasses, Relabel, Subset
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError, suggest
@@ -28,12 +28,13 @@ def check_contents(data: Data, where: str) -> None:
     """Check the digest of the user's own files, and the classes and operations of the data set in the field `where`.
 
     Raises:
-        UserError: a file has another SHA-256 than the study says; an operation names a class that is not there, fewer
-            than two classes are left, or a subset has more samples than its split.
+        UserError: a SHA-256 is missing, or a file has another one than the study says; an operation names a class that
+            is not there, fewer than two classes are left, or a subset has more samples than its split.
     """
     for each, place in data.iterate_fields(where):
-        if find_source(each.source).has_own_files:
-            compute = load_attribute(f"{find_loader(each.source).partition(':')[0]}:compute_digest")
+        source = find_source(each.source)
+        if source.has_own_files:
+            compute = load_attribute(f"{source.module}:compute_digest")
             _check_digest(Path(str(each.path)), each.sha256, partial(compute, each), place, kind=each.source)
         for number, operation in enumerate(each.operations):
             if isinstance(operation, KeepListed):
@@ -54,7 +55,7 @@ def check_weights(pretrained: Pretrained, where: str) -> None:
     """Check the digest of the weights in the field `where`.
 
     Raises:
-        UserError: the file has another SHA-256 than the study says.
+        UserError: the SHA-256 is missing, or the file has another one than the study says.
     """
     path = Path(pretrained.weights)
     _check_digest(path, pretrained.sha256, partial(hash_file, path), where)
@@ -63,6 +64,8 @@ def check_weights(pretrained: Pretrained, where: str) -> None:
 def _check_digest(
     path: Path, expected: str | None, compute: Callable[[], str], where: str, *, kind: str = "file"
 ) -> None:
+    if expected is None:
+        raise UserError(f"{where}.sha256: missing for {path}; `robustfeatures fetch` prints it")
     found = None
     # What cannot be read is told by the job, with all that is wrong.
     with suppress(OSError, UserError):

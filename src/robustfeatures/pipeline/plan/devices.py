@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robustfeatures.errors import UserError
 from robustfeatures.pipeline.run.gpus import VISIBLE, visible_gpus
+from robustfeatures.pipeline.run.machine import run_module
 
 if TYPE_CHECKING:
     from robustfeatures.pipeline.study.config import Config
@@ -22,18 +20,10 @@ Probe = Callable[[], tuple[list[str], str]]
 
 def probe_torch() -> tuple[list[str], str]:
     """`find_gpus` in a process of its own, because nothing imports torch while a study is planned."""
-    source = str(Path(__file__).resolve().parents[3])
-    done = subprocess.run(
-        [sys.executable, "-m", "robustfeatures.pipeline.run.devices"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        return [], lines[-1] if lines else f"torch ended with status {done.returncode}"
-    gpus, reason = json.loads(done.stdout)
+    try:
+        gpus, reason = json.loads(run_module("robustfeatures.pipeline.run.devices"))
+    except UserError as error:
+        return [], str(error)
     return gpus, reason
 
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from math import ceil, inf, prod
 from typing import TYPE_CHECKING
 
-from robustfeatures.attacks.evaluating.registry import find_attack
+from robustfeatures.attacks.evaluating.registry import ATTACKS
 from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.settings import Data
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
-from robustfeatures.measurements.registry import FORWARDS
+from robustfeatures.measurements.registry import ATTACK_STEP, FORWARDS
 from robustfeatures.models.registry import find_network
 from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.plan.recipe import find_architecture
@@ -40,10 +40,10 @@ GPU_RATES: Mapping[Precision, float] = {"float32": 1e13, "bfloat16": 1e14}
 CORE_RATE = 15e9
 # A job with less work does not need a GPU: a processor core takes less than two hours for it.
 LEAST_GPU_OPERATIONS = 1e14
-# Forward passes that a measurement which does not tell its work is taken to do for each image.
+# A measurement that does not tell its work counts as so many forward passes for each image.
 MEASUREMENT_FORWARDS = 100
-# The work of one image in forward passes.
-UPDATE, ATTACK_STEP = 3, 2
+# The work of one image in forward passes; that of a step of an attack stands with the measurements.
+UPDATE = 3
 # Images per second when reading and writing, for every network: assumed too.
 READING_RATE = 200.0
 
@@ -202,7 +202,7 @@ def _forwards(recipe: Recipe, images: Mapping[str, int]) -> float:
             return METHODS[method.kind].forwards(method) * sum(images.get(split, 0) for split in splits)
         case Evaluation(split=split, attacks=attacks, eps=eps, label_shifts=label_shifts):
             radii = sum(radius > 0 for radius in eps)
-            attacking = sum(find_attack(attack.kind).forwards(attack, radii) for attack in attacks)
+            attacking = sum(ATTACKS[attack.kind].forwards(attack, radii) for attack in attacks)
             # The images are classified once without an attack.
             return (1 + len(label_shifts) * attacking) * images.get(split, 0)
     return 0

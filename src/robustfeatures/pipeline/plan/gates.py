@@ -38,7 +38,8 @@ class Gate:
 def find_gates(pieces: Pieces, recipes: Iterable[Recipe]) -> list[Gate]:
     """The gates on the networks and derived sets among the needs of an experiment and all that these build on.
 
-    A measurement of the success of an attack is among the needs of an experiment that judges it; it has no such gate.
+    An experiment may itself need the measurement of an attack's success. Then this attack has no gate, because the
+    claims of the experiment judge it.
     """
     found: dict[str, Recipe] = {}
     for recipe in recipes:

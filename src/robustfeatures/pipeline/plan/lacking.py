@@ -70,7 +70,8 @@ class LackingPieces(Pieces):
 def ask(study: Study, experiment: Experiment, settings: Any) -> tuple[LackingPieces, Sequence[Need]]:
     """Have an experiment name its needs; returns also what the study lacks for them.
 
-    Where the experiment looks closer at a stand-in than at its kind, its needs are not known and are left out.
+    Some experiments fail on a stand-in, because they read its values. Then their needs are unknown, and none are
+    returned.
     """
     pieces = LackingPieces(study)
     try:

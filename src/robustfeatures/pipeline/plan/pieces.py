@@ -213,10 +213,11 @@ class Pieces:
         split: Split = "test",
         attacks: Sequence[Attack] | None = None,
         norm: NormName | None = None,
+        where: str = "robustness",
     ) -> Recipe:
         """The accuracy of a model on a split of D, or of another data set, at the given radii and label shifts.
 
-        `attacks` and `norm` replace those of the study.
+        `attacks` and `norm` replace those of the study. `where` is the part of the study that gives attacks and radii.
 
         Raises:
             UserError: the data set has no such split.
@@ -224,8 +225,8 @@ class Pieces:
         _check_split(data or self.data(), split, model.label)
         chosen = self.robustness.attacks if attacks is None else tuple(attacks)
         ball = self.robustness.norm if norm is None else norm
-        check_attacks(ball, chosen, "attacks")
-        check_eps(ball, eps, "eps")
+        check_attacks(ball, chosen, f"{where}.attacks")
+        check_eps(ball, eps, f"{where}.eps")
         parameters = Evaluation(
             split=split,
             norm=ball,

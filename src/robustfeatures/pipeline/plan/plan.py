@@ -18,7 +18,6 @@ from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe, find_architecture
 from robustfeatures.pipeline.plan.sizes import original_data_size
 from robustfeatures.pipeline.plan.view import Part, View, make_views
-from robustfeatures.pipeline.study.checks import check_digests, check_weights_digest
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.study import Study, find_study, make_study
@@ -44,6 +43,13 @@ class Plan:
         """The artifacts that a recipe has as inputs."""
         return [recipe.name for recipe in self.recipes[artifact].inputs.values()]
 
+    def depths(self) -> dict[str, int]:
+        """The number of artifacts on the longest path from each artifact down to the data, itself included."""
+        depths: dict[str, int] = {}
+        for name in self.recipes:
+            depths[name] = 1 + max((depths[below] for below in self.inputs(name)), default=0)
+        return depths
+
 
 def unfold(config: Config, studies: Path) -> Plan:
     """The plan of the configured study, whose file lies in the folder `studies`.
@@ -55,10 +61,8 @@ def unfold(config: Config, studies: Path) -> Plan:
     with written.errors_name_the_file():
         study = make_study(written.values, written.path.parent)
         for where, data in study.all_data().items():
-            check_digests(data, where)
             check_contents(data, where)
         for name, pretrained in study.models.items():
-            check_weights_digest(pretrained, f"models.{name}")
             check_weights(pretrained, f"models.{name}")
         pieces = Pieces(study)
         parts = _parts(pieces, sorted(study.experiments, key=_place))
@@ -124,7 +128,4 @@ def _settings(study: Study, identifier: str) -> tuple[Experiment, Any]:
         raise UserError(f"experiments.{identifier}: there is no such experiment{known}")
     found = load_experiment(identifier)
     own = {name: value for name, value in study.experiments[identifier].items() if name != "seeds"}
-    try:
-        return found, validate(found.settings, own, "")
-    except UserError as error:
-        raise UserError(f"experiments.{identifier}.{error}") from error
+    return found, validate(found.settings, own, f"experiments.{identifier}.")

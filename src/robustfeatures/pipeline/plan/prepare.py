@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.files import read_json, write_json
+from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.remote_payloads import fetch_planned
-from robustfeatures.pipeline.plan.tasks import Task, task_record
+from robustfeatures.pipeline.plan.tasks import Task
 from robustfeatures.pipeline.store.checkouts import register
 from robustfeatures.pipeline.store.format import open_store
 from robustfeatures.pipeline.store.references import (
     Artifacts,
     find_key,
-    is_current,
     parts_are_kept,
     read_content,
     read_reference,
-    resolve,
+    update_reference,
     write_batch,
 )
 from robustfeatures.pipeline.store.store import Store
@@ -33,10 +33,10 @@ def prepare(
 ) -> list[str]:
     """Write down the plan for the jobs, and update the references to the state of the store.
 
-    A reference is removed if its payload is gone, or has other content than it says; that of a table, figure, claims or
-    page, if results that it shows have other content now. Where the store already has the
-    payload of a planned recipe, its reference is written here, so that no job runs for it. What the store lacks and the
-    remote has is fetched before. The store records what this checkout needs.
+    The reference of a recipe is removed if its payload is gone or has other content. The reference of a view is removed
+    if its results have other content now. A reference is written here if the store already has the payload, so that no
+    job runs for it. Before that, payloads that only the remote has are fetched. The store records what this checkout
+    needs.
 
     Returns lines on the payloads that the remote has damaged.
 
@@ -52,11 +52,7 @@ def prepare(
     _write_plans(records, tasks, artifacts)
     for task in tasks:
         for name in task.artifacts:
-            reference = artifacts.reference(name)
-            if reference.exists() and not is_current(artifacts, name, records[name], store):
-                reference.unlink()
-            if not reference.exists():
-                resolve(artifacts, name, records[name], store)
+            update_reference(artifacts, name, records[name], store)
         tracked = artifacts.reference(task.name)
         whole = all(artifacts.reference(name).exists() for name in task.artifacts)
         if task.is_batch and whole and not tracked.exists():
@@ -121,7 +117,7 @@ def _align_times(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 def _write_plans(records: Mapping[str, dict[str, Any]], tasks: Sequence[Task], artifacts: Artifacts) -> None:
     written = (
         *((artifacts.plan(name), record) for name, record in records.items()),
-        *((artifacts.task(task.name), task_record(task)) for task in tasks),
+        *((artifacts.task(task.name), to_json(task)) for task in tasks),
     )
     for path, record in written:
         # The same recipe may come from a study that gives its inputs other names.

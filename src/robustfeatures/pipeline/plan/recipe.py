@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, get_args
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
-from robustfeatures.data.registry import find_loader
+from robustfeatures.data.registry import find_source
 from robustfeatures.data.settings import Data
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
@@ -99,7 +99,7 @@ class Recipe:
             case Data() as data:
                 # The second makes the statistics that networks are normalised with.
                 entries |= {"robustfeatures.data.preparation", "robustfeatures.data.pixels"}
-                entries |= {find_loader(each.source) for each in data.iterate_sources()}
+                entries |= {find_source(each.source).loader for each in data.iterate_sources()}
             case Model(architecture=architecture, training=training, probes=probes):
                 entries |= {"robustfeatures.training.model", *find_code(architecture.name)}
                 if training.adversary is not None or any(probe.attack for probe in probes):

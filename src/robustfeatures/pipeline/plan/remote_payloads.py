@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 def fetch_planned(address: str | None, plan: Plan, artifacts: Artifacts, store: Store) -> list[str]:
     """Fetch the payloads of a plan that the remote has and the store lacks; returns lines on those it has damaged.
 
-    The keys of a remote are also written down for the jobs, because a job may make an input that the remote lacks.
+    The keys of the remote are also written to a file for the jobs. A job may make an input that the remote lacks. Only
+    then is the key of the next payload known.
 
     Raises:
         UserError: the remote cannot be reached.
@@ -101,11 +102,9 @@ def _find_wanted(
 
 def _levels(plan: Plan) -> Iterable[list[str]]:
     """The artifacts of a plan, those without inputs first, then those that need them alone, and so on."""
-    depths: dict[str, int] = {}
     levels: dict[int, list[str]] = {}
-    for name in plan.recipes:
-        depths[name] = 1 + max((depths[below] for below in plan.inputs(name)), default=0)
-        levels.setdefault(depths[name], []).append(name)
+    for name, depth in plan.depths().items():
+        levels.setdefault(depth, []).append(name)
     return [levels[depth] for depth in sorted(levels)]
 
 

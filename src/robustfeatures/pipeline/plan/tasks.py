@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,7 +74,7 @@ def make_tasks(plan: Plan, config: Config, gpus: int) -> list[Task]:
 
 def _batches(plan: Plan, config: Config) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Name and members of each job. The members have one depth, so that no two jobs wait for each other."""
-    depths, needed_by = _depths(plan), _views_by_artifact(plan)
+    depths, needed_by = plan.depths(), _views_by_artifact(plan)
     families: dict[tuple[str, str, int], list[str]] = {}
     for name, recipe in plan.recipes.items():
         families.setdefault((recipe.stage.name, recipe.family, depths[name]), []).append(name)
@@ -96,14 +96,6 @@ def _batches(plan: Plan, config: Config) -> Iterator[tuple[str, tuple[str, ...]]
 def _chunks(items: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:
     for first in range(0, len(items), size):
         yield tuple(items[first : first + size])
-
-
-def _depths(plan: Plan) -> dict[str, int]:
-    """The number of artifacts on the longest path from each artifact down to the data, itself included."""
-    depths: dict[str, int] = {}
-    for name in plan.recipes:
-        depths[name] = 1 + max((depths[below] for below in plan.inputs(name)), default=0)
-    return depths
 
 
 def _views_by_artifact(plan: Plan) -> dict[str, frozenset[str]]:
@@ -157,11 +149,6 @@ def _uses_gpu(recipe: Recipe, config: Config) -> bool:
     if isinstance(recipe.parameters, Measurement):
         return bool(find_networks(recipe))
     return recipe.stage.uses_torch
-
-
-def task_record(task: Task) -> dict[str, Any]:
-    """A task as JSON values."""
-    return {**asdict(task), "artifacts": list(task.artifacts), "inputs": list(task.inputs)}
 
 
 def read_task(artifacts: Artifacts, name: str) -> Task:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from robustfeatures.experiments.catalogue import experiment_modules
 from robustfeatures.experiments.experiment import Experiment, Need
+from robustfeatures.files import hash_file
 from robustfeatures.pipeline.plan.canonical import digest, to_json
 from robustfeatures.pipeline.plan.gates import Gate
 from robustfeatures.pipeline.plan.identity import identify_science
@@ -111,7 +111,7 @@ class View:
             "reduced": self.reduced,
             "precision": self.precision,
             "study_file": self.study_file,
-            "files": {path.name: _file_digest(path) for path in self._files},
+            "files": {path.name: hash_file(path) for path in self._files},
             "views": [
                 {
                     "kind": view.kind,
@@ -181,7 +181,3 @@ def make_views(study: Study, name: str, study_file: str, parts: Mapping[str, Par
     found.append(view("claims", [part for part in parts.values() if part.experiment.claims is not None]))
     shown = [Part(part.experiment, part.settings, ()) for part in parts.values()]
     return [*found, view("report", shown, found, study_file)]
-
-
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

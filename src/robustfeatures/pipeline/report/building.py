@@ -172,7 +172,7 @@ class ViewJob:
 def place_outcomes(evaluations: Sequence[pd.DataFrame], files: Sequence[tuple[str, Path]]) -> list[ImageOutcomes]:
     """The outcomes per image of evaluations whose rows stand one below the other, from the split and file of each.
 
-    None if an evaluation has no such file.
+    Empty if an evaluation has no such file.
     """
     from robustfeatures.experiments.shared.resampling import ImageOutcomes
 

@@ -1,4 +1,4 @@
-"""The provenance of a table or a figure as text, generate_images from the recipes that it builds on."""
+"""The provenance of a table or a figure as text, made from the recipes that it builds on."""
 
 from __future__ import annotations
 

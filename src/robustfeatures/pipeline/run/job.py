@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import StoppedError, UserError
-from robustfeatures.files import ABSENT, read_json
+from robustfeatures.files import ABSENT, read_json, read_rows
 from robustfeatures.models.own_files import declare_file
 from robustfeatures.pipeline.plan.identity import clear_caches, differences, identify_science, identity_digest
 from robustfeatures.pipeline.plan.reach import own_file_name
@@ -121,8 +120,7 @@ class Job:
 
     def rows(self, role: str) -> list[dict[str, str]]:
         """The rows of the measurement in that role, by column."""
-        with self.inputs[role].open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        return read_rows(self.inputs[role])
 
     def network(self, role: str) -> Network:
         """The network in that role, newly loaded, in eval mode, on the job's device."""

@@ -6,10 +6,12 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan.reach import ROOT
 from robustfeatures.pipeline.run.memory import keep_freed_memory
 
@@ -38,6 +40,27 @@ def describe_machine() -> dict[str, Any]:
         "packages": {name: found for name in PACKAGES if (found := _version(name))},
         "git_commit": _git_commit(),
     }
+
+
+def run_module(module: str, *arguments: str) -> str:
+    """What a module of this package prints, run in a process of its own.
+
+    Raises:
+        UserError: it failed; the message is the last line that it wrote.
+    """
+    path = os.pathsep.join(filter(None, [str(ROOT.parent), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", module, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        # A process that was killed has written nothing.
+        lines = done.stderr.strip().splitlines()
+        raise UserError(lines[-1] if lines else f"{module} ended with status {done.returncode}")
+    return done.stdout
 
 
 def _version(package: str) -> str | None:

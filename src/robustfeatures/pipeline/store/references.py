@@ -150,23 +150,20 @@ def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]
     )
 
 
-def is_current(artifacts: Artifacts, name: str, record: Mapping[str, Any], store: Store) -> bool:
-    """Whether an existing reference is right: the store has its payload, with this content, made of these inputs.
+def update_reference(artifacts: Artifacts, name: str, record: dict[str, Any], store: Store) -> None:
+    """Make the reference of a recipe agree with the store: keep it, write it, or remove it.
 
     A payload that was lost and made again elsewhere may have other content, and all that is made of it too.
     """
-    key = find_key(artifacts, record)
+    path, key = artifacts.reference(name), find_key(artifacts, record)
     manifest = None if key is None else store.manifest(key)
-    found = read_reference(artifacts.reference(name))
-    return manifest is not None and all(manifest[field] == found[field] for field in ("key", "content"))
-
-
-def resolve(artifacts: Artifacts, name: str, record: dict[str, Any], store: Store) -> None:
-    """Write the reference of a recipe if its inputs have references and the store has its payload."""
-    key = find_key(artifacts, record)
-    manifest = None if key is None else store.manifest(key)
+    if path.exists():
+        found = read_reference(path)
+        if manifest is not None and all(manifest[field] == found[field] for field in ("key", "content")):
+            return
+        path.unlink()
     if manifest is not None:
-        write_reference(artifacts.reference(name), record, manifest)
+        write_reference(path, record, manifest)
 
 
 def find_key(artifacts: Artifacts, record: Mapping[str, Any]) -> str | None:

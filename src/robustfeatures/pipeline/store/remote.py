@@ -303,9 +303,9 @@ def _explain(address: str) -> Iterator[None]:
     """Turn any error of a remote into a UserError that names it."""
     try:
         yield
-    except (UserError, FileNotFoundError, ImportError, MemoryError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise UserError(f"{address}: no such folder or bucket") from error
+    except FileNotFoundError as error:
+        raise UserError(f"{address}: no such folder or bucket") from error
+    except (UserError, ImportError, MemoryError):
         raise
     except Exception as error:  # each library of a file system has its own kinds
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

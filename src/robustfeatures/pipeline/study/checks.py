@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from robustfeatures.attacks.evaluating.registry import find_attack
+from robustfeatures.attacks.evaluating.registry import ATTACKS
 from robustfeatures.attacks.evaluating.settings import Attack
 from robustfeatures.attacks.settings import NormName, check_radii
 from robustfeatures.data.registry import SourceEntry, find_source
-from robustfeatures.data.settings import Data, KeepListed, Split
+from robustfeatures.data.settings import Data, Split
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.own_files import check_own, parse_own
 from robustfeatures.models.registry import find_network
@@ -72,22 +72,6 @@ def has_split(data: Data, split: Split) -> bool:
     return False
 
 
-def check_digests(data: Data, where: str) -> None:
-    """Check that a study gives the SHA-256 of the user's own files and lists, which is part of their recipes.
-
-    Raises:
-        UserError: a SHA-256 is missing.
-    """
-    for each, place in data.iterate_fields(where):
-        files: dict[str, Data | KeepListed] = {place: each} if find_source(each.source).has_own_files else {}
-        for number, operation in enumerate(each.operations):
-            if isinstance(operation, KeepListed):
-                files[f"{place}.operations.{number}"] = operation
-        for field, file in files.items():
-            if file.sha256 is None:
-                raise UserError(f"{field}.sha256: missing for {file.path}; `robustfeatures fetch` prints it")
-
-
 def check_training(training: Training, where: str, *, compile: bool) -> None:
     """Check that every value of the training in the field `where` has an effect, and that its GPUs divide a batch.
 
@@ -139,16 +123,6 @@ def check_pretrained(pretrained: Pretrained, where: str, folder: Path) -> None:
     find_network(pretrained.architecture, f"{where}.architecture").check_width(pretrained.width, where)
 
 
-def check_weights_digest(pretrained: Pretrained, where: str) -> None:
-    """Check that a study gives the SHA-256 of weights, which is part of their recipe.
-
-    Raises:
-        UserError: it is missing.
-    """
-    if pretrained.sha256 is None:
-        raise UserError(f"{where}.sha256: missing for {pretrained.weights}; `robustfeatures fetch` prints it")
-
-
 def check_published_setting(setting: str) -> None:
     """Check that a paper prints values for the setting.
 
@@ -174,7 +148,7 @@ def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None
     if len({attack.name for attack in attacks}) < len(attacks):
         raise UserError(f"{where}: an attack appears twice")
     for attack in attacks:
-        norms = find_attack(attack.kind).norms
+        norms = ATTACKS[attack.kind].norms
         if norm not in norms:
             raise UserError(f"{where}: {attack.kind} attacks in the norm {' or '.join(norms)} alone, not in {norm}")
 

@@ -65,7 +65,7 @@ def read_config(values: Any) -> Config:
     Raises:
         UserError: a field is unknown or wrong, or the address of the remote holds credentials.
     """
-    config = validate(Config, values, "config.yaml")
+    config = validate(Config, values, "config.yaml: ")
     if config.remote is not None:
         check_address(config.remote, "config.yaml: remote")
     return config

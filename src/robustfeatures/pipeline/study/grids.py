@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from itertools import product
 from typing import Annotated, Any
@@ -60,7 +60,7 @@ def unfold_grid(name: str, grid: Grid, trainings: Mapping[str, Training]) -> tup
     for number, block in enumerate(grid.cells):
         for changes in _combinations(block):
             values = _apply_changes(base, changes, f"{where}.cells.{number}")
-            training = _training(values, f"{where}.cells.{number}")
+            training = validate(Training, values, f"{where}.cells.{number}.")
             varied = {field: _readable(_get_field(to_json(training), field)) for field in varying}
             # The name has only the fields of its own block, so that a new block does not rename this cell.
             named = (f"{field}-{_text(varied[field])}" for field in block)
@@ -77,7 +77,7 @@ def _combinations(block: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]
 
 
 def _apply_changes(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(json.dumps(base))
+    values: dict[str, Any] = deepcopy(dict(base))
     for field, value in changes.items():
         *outer, last = field.split(".")
         place = values
@@ -90,13 +90,6 @@ def _apply_changes(base: Mapping[str, Any], changes: Mapping[str, Any], where: s
             raise UserError(f"{where}.{field}: unknown field{suggest(field, known)}")
         place[last] = value
     return values
-
-
-def _training(values: dict[str, Any], where: str) -> Training:
-    try:
-        return validate(Training, values, "")
-    except UserError as error:
-        raise UserError(f"{where}.{error}") from error
 
 
 def _get_field(values: Mapping[str, Any], field: str) -> Any:

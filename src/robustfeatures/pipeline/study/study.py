@@ -147,7 +147,7 @@ def make_study(values: Any, folder: Path) -> Study:
     Raises:
         UserError: a field or a name in it is wrong; the message begins with the field.
     """
-    study = validate(Study, values, "")
+    study = validate(Study, values)
     for where, data in study.all_data().items():
         check_data(data, where)
     for where, architecture in study.trained_architectures().items():
@@ -224,8 +224,8 @@ def _check_seeds(study: Study) -> None:
             )
 
 
-def find_study(folder: Path, name: str) -> Path:
-    """The file of a study.
+def find_study(folder: Path, name: str, field: str = "config.yaml: study") -> Path:
+    """The file of a study; `field` is what names it.
 
     Raises:
         UserError: there is no study of that name.
@@ -233,5 +233,5 @@ def find_study(folder: Path, name: str) -> Path:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = suggest(name, (file.stem for file in folder.glob("*.yaml")))
-        raise UserError(f"config.yaml: study: {name!r} is unknown{known}")
+        raise UserError(f"{field}: {name!r} is unknown{known}")
     return path

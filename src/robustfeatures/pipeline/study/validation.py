@@ -28,13 +28,12 @@ KINDS = {
 UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 
-def validate(kind: type[T], value: Any, where: str) -> T:
-    """Convert `value` (from YAML) to the dataclass `kind`. `where` names the file in messages, or is empty.
+def validate(kind: type[T], value: Any, prefix: str = "") -> T:
+    """Convert `value` (from YAML) to the dataclass `kind`. Messages begin with `prefix` and the name of the field.
 
     Raises:
         UserError: a field is unknown, missing, of the wrong type or out of range.
     """
-    prefix = f"{where}: " if where else ""
     if not isinstance(value, dict):
         raise UserError(f"{prefix}the file must hold named fields")
     # Strict validation accepts lists as tuples only from JSON. YAML's dates become text.
