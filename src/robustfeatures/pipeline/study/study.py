@@ -102,7 +102,7 @@ class Study(Strict):
     published_setting: str | None = None
     """The setting of the papers whose published numbers stand beside the measured ones, such as `CIFAR-10`."""
     reduced: bool = False
-    """Whether images are fewer or networks smaller than in the paper, so that nothing is compared with its numbers."""
+    """Whether images are other or fewer than in the paper, so that nothing is compared with its numbers."""
 
     def all_data(self) -> dict[str, Data]:
         """Every data set of the study by its field."""
