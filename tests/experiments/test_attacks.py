@@ -13,9 +13,11 @@ from robustfeatures.data.settings import Subset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import a5_attack_steps as a5
+from robustfeatures.experiments import c3_half_half_training as c3
 from robustfeatures.experiments import x3_autoattack as x3
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.study import read_study
+from robustfeatures.pipeline.study.validation import validate
 from tests.conftest import REPOSITORY
 from tests.experiments.known_rows import make_results
 
@@ -88,6 +90,39 @@ def test_x3_attacks_the_networks_of_a1_with_the_same_starts(pieces: Pieces) -> N
     theirs = a1.needs(pieces, a1.Settings(starts=("images",)))
     assert [need.row for need in asked if need.seed == 0] == ["standard", "adversarial", "D_NR-images", "D_R-images"]
     assert [need.recipe.inputs["model"] for need in asked] == [need.recipe.inputs["model"] for need in theirs]
+
+
+def test_x3_attacks_the_networks_of_c3_at_the_radius_of_their_training() -> None:
+    study = read_study(REPOSITORY / "workflow" / "studies" / "digits-full.yaml")
+    pieces = Pieces(replace(study, seeds=(0,)))
+    asked = x3.needs(pieces, x3.Settings(of="C3", images=50))
+    given = {name: value for name, value in study.experiments["C3"].items() if name != "seeds"}
+    theirs = c3.needs(pieces, validate(c3.Settings, given))
+    assert len(asked) == len(theirs) == 12
+    for mine, own in zip(asked, theirs, strict=True):
+        assert mine.recipe.inputs["model"] == own.recipe.inputs["model"]
+        attacked, evaluated = mine.recipe.parameters, own.recipe.parameters
+        assert isinstance(attacked, Evaluation)
+        assert isinstance(evaluated, Evaluation)
+        assert (attacked.norm, attacked.eps) == (evaluated.norm, evaluated.eps)
+        assert attacked.attacks == (*evaluated.attacks, x3.STANDARD_VERSION)
+        assert mine.row == f"{own.row}, {own.columns['norm']}"
+    # A row has one network at each radius.
+    keys = [(need.row, need.recipe.parameters.eps) for need in asked if isinstance(need.recipe.parameters, Evaluation)]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (x3.Settings(of="C3"), r"^experiments\.X3\.of: the study has no experiment C3$"),
+        (x3.Settings(of="C3", eps=(0.5,)), r"^experiments\.X3\.eps: is for the networks of A1 alone$"),
+        (x3.Settings(of="C3", starts=("noise",)), r"^experiments\.X3\.starts: is for the networks of A1 alone$"),
+    ],
+)
+def test_x3_refuses_what_c3_has_no_use_for(pieces: Pieces, settings: x3.Settings, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        x3.needs(pieces, settings)
 
 
 def test_x3_draws_as_many_test_images_as_it_says(pieces: Pieces) -> None:

@@ -1,21 +1,27 @@
-"""X3: the robust accuracies of A1 compared with those under AutoAttack, on the same images.
+"""X3: the robust accuracies of A1 or of C3 compared with those under AutoAttack, on the same images.
 
 A control: a weak attack makes a model look more robust than it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import MinLen
 
-from robustfeatures.attacks.evaluating.settings import Attacks, AutoAttack
+from robustfeatures.attacks.evaluating.settings import Attacks, AutoAttack, Evaluation
+from robustfeatures.attacks.settings import NORM_NAMES, NormName
 from robustfeatures.data.settings import Subset
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
+from robustfeatures.errors import UserError
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
+from robustfeatures.experiments import c3_half_half_training as c3
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.validation import validate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,38 +30,74 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.claims import Claim
 
 STANDARD_VERSION = AutoAttack(kind="autoattack")
+# A row, its seed, its network, the norm of the attack if it is not that of the study, and the radii.
+Attacked = tuple[str, int, Recipe, NormName | None, tuple[float, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The networks of A1, the attacks, their radii, and how many images they attack."""
+    """The networks, the attacks, their radii, and how many images they attack."""
 
+    of: Literal["A1", "C3"] = "A1"
+    """The experiment whose networks are attacked. Those of C3 are attacked at the radius of their training."""
     starts: a1.Starts = ("images", "noise")
     """What the inversions of D_R and D_NR start from, as in A1."""
     attacks: Attacks = (STANDARD_VERSION,)
     """The attacks that follow those of the study."""
     eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)] | None = None
-    """The radii; by default those of the study."""
+    """The radii for the networks of A1; by default those of the study."""
     images: PositiveInt | None = None
     """The number of test images; by default all."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One evaluation per row of A1 and seed, under the study's attacks and those that follow."""
+    """One evaluation per robust accuracy and seed, under the study's attacks and those that follow.
+
+    Raises:
+        UserError: the networks are those of C3, and the study has no C3, or a setting has no effect.
+    """
     # Rows are cumulative, so what the study's attacks reach alone can be read only before the others.
     own = [attack for attack in pieces.robustness.attacks if attack not in settings.attacks]
     attacks = (*own, *settings.attacks)
-    radii = settings.eps or pieces.robustness.eps
     data = None
     if settings.images is not None:
         subset = Subset(kind="subset", split="test", samples=settings.images)
         data = pieces.data_with(f"{settings.images}-test-images", [subset])
     found = []
+    for row, seed, network, norm, radii in _find_networks(pieces, settings):
+        recipe = pieces.evaluation(
+            network, eps=(0.0, *radii), data=data, attacks=attacks, norm=norm, where="experiments.X3"
+        )
+        found.append(Need(row, seed, recipe))
+    return found
+
+
+def _find_networks(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
+    if settings.of == "A1":
+        return _networks_of_a1(pieces, settings)
+    for name in ("starts", "eps"):
+        if getattr(settings, name) != getattr(Settings(), name):
+            raise UserError(f"experiments.X3.{name}: is for the networks of A1 alone")
+    return _networks_of_c3(pieces)
+
+
+def _networks_of_a1(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
     for seed in pieces.study.seeds:
         for row, network in a1.find_networks(pieces, seed, settings.starts).items():
-            recipe = pieces.evaluation(network, eps=(0.0, *radii), data=data, attacks=attacks, where="experiments.X3")
-            found.append(Need(row, seed, recipe))
-    return found
+            yield row, seed, network, None, settings.eps or pieces.robustness.eps
+
+
+def _networks_of_c3(pieces: Pieces) -> Iterator[Attacked]:
+    given = pieces.study.experiments.get("C3")
+    if given is None:
+        raise UserError("experiments.X3.of: the study has no experiment C3")
+    asked = {name: value for name, value in given.items() if name != "seeds"}
+    for need in c3.needs(pieces, validate(c3.Settings, asked, "experiments.C3.")):
+        evaluation = need.recipe.parameters
+        assert isinstance(evaluation, Evaluation)
+        row = f"{need.row}, {NORM_NAMES[evaluation.norm]}"
+        radii = tuple(eps for eps in evaluation.eps if eps > 0)
+        yield row, need.seed, need.recipe.inputs["model"], evaluation.norm, radii
 
 
 def _pair_accuracies(results: Results) -> pd.DataFrame:
@@ -70,14 +112,14 @@ def _pair_accuracies(results: Results) -> pd.DataFrame:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """One line per row of A1 and radius."""
+    """One line per network and radius."""
     from robustfeatures.experiments.shared.summaries import summarise_seeds
 
     return summarise_seeds(_pair_accuracies(results), ["row", "eps"], values=("before", "after", "lowered"))
 
 
 def figure(results: Results) -> Figure:
-    """Two bars per row of A1 and radius."""
+    """Two bars per network and radius."""
     from robustfeatures.experiments.shared.plots.bars import grouped_bars
 
     told = {"before": "the study's attacks", "after": "and AutoAttack"}
@@ -90,18 +132,18 @@ def figure(results: Results) -> Figure:
         bars.sort_values("eps", kind="stable"),
         group="row",
         bar="bar",
-        xlabel="trained on (standard training, but for 'adversarial')",
+        xlabel="trained on (standard training, but for 'adversarial')" if results.settings.of == "A1" else "training",
     )
 
 
 def claims(results: Results) -> list[Claim]:
-    """The robust accuracies of A1 do not come from a weak attack; the margin is that of Appendix D.2."""
+    """The robust accuracies do not come from a weak attack; the margin is that of Appendix D.2."""
     from robustfeatures.experiments.shared.claims import Claim
 
     paired = _pair_accuracies(results)
     return [
         Claim(
-            "AutoAttack lowers no robust accuracy of A1 by more than 2 points",
+            f"AutoAttack lowers no robust accuracy of {results.settings.of} by more than 2 points",
             "control; the 2 points of not-bugs-2019, Appendix D.2",
             "minus the largest lowering over rows and radii",
             list(-paired.groupby("seed")["lowered"].max()),
@@ -113,7 +155,7 @@ def claims(results: Results) -> list[Claim]:
 
 EXPERIMENT = Experiment(
     id="X3",
-    title="Robust accuracies of A1 beside AutoAttack",
+    title="Robust accuracies beside AutoAttack",
     paper="not-bugs-2019",
     needs=needs,
     settings=Settings,
@@ -122,7 +164,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"before": "%", "after": "%", "lowered": "points"},
     caption=(
-        "Accuracy of the models of A1 under the study's attacks, and after AutoAttack, which attacks the images that "
-        "withstand the study's attacks. Bars are means, whiskers standard deviations, dots the seeds."
+        "Accuracy under the study's attacks, and after AutoAttack, which attacks the images that withstand the study's "
+        "attacks. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )
