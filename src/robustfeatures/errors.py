@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
@@ -23,6 +23,11 @@ class StoppedError(UserError):
 def make_printable(text: str) -> str:
     """The text on one line; control and invisible characters become escapes (`\\x1b`)."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def join_words(words: Sequence[str]) -> str:
+    """The words as a list in text: "a, b and c"; no words are an empty text."""
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

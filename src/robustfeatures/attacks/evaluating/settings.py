@@ -10,10 +10,8 @@ from pydantic import Discriminator
 
 from robustfeatures.attacks.settings import NormName, Radius
 from robustfeatures.data.settings import Split
-from robustfeatures.engine.settings import Precision, Strict
+from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Precision, Strict
 
-Count = Annotated[int, Gt(0)]
-Positive = Annotated[float, Gt(0)]
 RelativeStep = Annotated[float, Gt(0), Le(2)]
 
 
@@ -45,7 +43,7 @@ class PGD(AttackSettings):
     """
 
     kind: Literal["pgd"]
-    steps: Count
+    steps: PositiveInt
     """The number of steps of each run."""
     relative_step_sizes: Annotated[tuple[RelativeStep, ...], MinLen(1)]
     """The lengths of a step as shares of the radius; each is a run of its own."""
@@ -67,13 +65,13 @@ class CarliniWagner(AttackSettings):
     """
 
     kind: Literal["cw-l2"]
-    searches: Count = 9
+    searches: PositiveInt = 9
     """The number of values of the constant c that are tried for each image."""
-    steps: Count = 1000
+    steps: PositiveInt = 1000
     """The steps of Adam for each value of c."""
-    learning_rate: Positive = 0.01
+    learning_rate: PositiveFloat = 0.01
     """The learning rate of Adam."""
-    initial_constant: Positive = 0.001
+    initial_constant: PositiveFloat = 0.001
     """The first value of c."""
 
     @property
@@ -97,7 +95,7 @@ class AutoAttack(AttackSettings):
         "square",
     )
     """The attacks that run, in this order."""
-    queries: Count = 5000
+    queries: PositiveInt = 5000
     """The number of queries of Square for each image."""
 
     @property
@@ -112,7 +110,7 @@ class Noise(AttackSettings):
     """Random points on the surface of the ball. If they break images that gradients do not, gradients are masked."""
 
     kind: Literal["noise"]
-    draws: Count
+    draws: PositiveInt
     """The number of random points for each image."""
 
     @property

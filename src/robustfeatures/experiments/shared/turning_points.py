@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-CONFIDENCE = 0.95
+from robustfeatures.experiments.shared.intervals import CONFIDENCE
+
 RESAMPLES = 1000
 
 

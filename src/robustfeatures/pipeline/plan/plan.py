@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.errors import UserError, suggest
+from robustfeatures.errors import UserError, join_words, suggest
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.experiments.experiment import Experiment
 from robustfeatures.models.registry import find_network
@@ -116,9 +116,8 @@ def _parts(pieces: Pieces, identifiers: Iterable[str]) -> dict[str, Part]:
 
 
 def _need(identifiers: Sequence[str]) -> str:
-    if len(identifiers) == 1:
-        return f"experiment {identifiers[0]} needs"
-    return f"experiments {', '.join(identifiers[:-1])} and {identifiers[-1]} need"
+    several = len(identifiers) > 1
+    return f"experiment{'s' * several} {join_words(identifiers)} need{'s' * (not several)}"
 
 
 def _settings(study: Study, identifier: str) -> tuple[Experiment, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, join_words
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, hash_file, read_json, write_atomically, write_json
 from robustfeatures.pipeline.plan.identity import identify_science
@@ -218,11 +218,6 @@ def describe_attacks(recipes: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
     norms = list(dict.fromkeys(NORM_NAMES[parameters.norm] for parameters in attacked))
     titles = list(dict.fromkeys(attack.title for parameters in attacked for attack in parameters.attacks))
     return norms[0] if len(norms) == 1 else "eps", f"{join_words(norms)} {join_words(titles)}"
-
-
-def join_words(words: Sequence[str]) -> str:
-    """One, two or more words as a list in text: "a, b and c"."""
-    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
 def add_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:

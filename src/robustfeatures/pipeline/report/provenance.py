@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from robustfeatures.errors import make_printable
+from robustfeatures.errors import join_words, make_printable
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
@@ -105,8 +105,7 @@ def _text(value: Any) -> str:
             fields = {name: _text(each) for name, each in value.items()}
             return ", ".join(_field(name, text, value[name]) for name, text in fields.items() if text)
         case list():
-            texts = [f"({_text(each)})" if isinstance(each, dict) else _text(each) for each in value]
-            return " and ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)
+            return join_words([f"({_text(each)})" if isinstance(each, dict) else _text(each) for each in value])
         case None | False:
             return ""
         case True:

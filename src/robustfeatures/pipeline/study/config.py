@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from annotated_types import Gt
-
-from robustfeatures.engine.settings import Strict
+from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.pipeline.store.remote import check_address
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.pipeline.study.validation import validate
-
-Count = Annotated[int, Gt(0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,21 +33,21 @@ class Config(Strict):
     """The GPUs of each training, attack or evaluation; `auto` is 1 for jobs of at least 1e14 operations."""
     gpu_fast_path: bool = False
     """CUDA graphs and pinned memory on a GPU, which no GPU has run yet; see `engine/fast_path.py`."""
-    jobs_per_gpu: Count = 1
+    jobs_per_gpu: PositiveInt = 1
     """How many jobs of one machine share a GPU."""
     mix_gpu_models: bool = False
     """Whether the parts of one result may come from several models of GPUs."""
-    threads_per_job: Count = 1
+    threads_per_job: PositiveInt = 1
     """The threads of each training, attack or evaluation."""
-    seeds_per_job: Count = 1
+    seeds_per_job: PositiveInt = 1
     """How many runs that differ only in the seed share a job."""
-    rows_per_job: Count = 1
+    rows_per_job: PositiveInt = 1
     """How many rows of the same experiments share a job."""
-    derived_parts: Count = 1
+    derived_parts: PositiveInt = 1
     """How many jobs share one derived data set."""
-    evaluation_parts: Count = 1
+    evaluation_parts: PositiveInt = 1
     """How many jobs share one evaluation."""
-    longest_minutes: Count = 2880
+    longest_minutes: PositiveInt = 2880
     """The longest run time, in minutes, that a job requests from a cluster."""
 
     def parts(self, stage: str) -> int:
