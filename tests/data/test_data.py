@@ -150,6 +150,18 @@ def test_statistics_are_numpys() -> None:
     np.testing.assert_allclose(std, (images / 255).std(axis=(0, 2, 3)))
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_statistics_of_several_blocks_are_numpys(monkeypatch: pytest.MonkeyPatch, dtype: type) -> None:
+    """CIFAR-10 has nineteen. Here they hold 70 images, and the last one fewer."""
+    monkeypatch.setattr("robustfeatures.data.pixels.BLOCK_BYTES", 70 * 3 * 8 * 6 * 4)
+    images = np.random.default_rng(0).integers(0, 256, (500, 3, 8, 6), dtype=np.uint8)
+    images[:70] //= 4
+    given = images if dtype is np.uint8 else (images / 255).astype(np.float32)
+    mean, std = ImageDataset(given, np.zeros(500, np.int64), {}, ("a",)).channel_statistics()
+    np.testing.assert_allclose(mean, (images / 255).mean(axis=(0, 2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(std, (images / 255).std(axis=(0, 2, 3)), rtol=1e-6)
+
+
 def test_public_names() -> None:
     assert callable(robustfeatures.open_dataset)
     assert callable(robustfeatures.load_model)

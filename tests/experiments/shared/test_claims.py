@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -173,6 +174,66 @@ def test_published_numbers_are_those_of_the_setting() -> None:
     assert printed["Restricted ImageNet"] == {"D": 96.6, "D_rand": 87.9, "D_det": 64.4}
     assert printed["CIFAR-10"]["D_rand"] == 63.3
     assert read_published(load_experiment("A10"), "CIFAR-10") is None
+
+
+def test_table_7_of_not_bugs_stands_row_by_row() -> None:
+    """Clean, 0.25 and 0.5, copied from the paper."""
+    published = read_published(load_experiment("A1"), "CIFAR-10")
+    assert published is not None
+    assert {(row["row"], row["eps"]): row["accuracy"] for row in published["rows"]} == {
+        (name, eps): accuracy
+        for name, accuracies in {
+            "standard": (95.25, 4.49, 0.0),
+            "adversarial": (90.83, 82.48, 70.90),
+            "D_NR-images": (87.68, 0.82, 0.0),
+            "D_NR-noise": (45.60, 1.50, 0.0),
+            "D_R-images": (85.40, 48.20, 21.85),
+            "D_R-noise": (84.10, 48.27, 29.40),
+        }.items()
+        for eps, accuracy in zip((0, 0.25, 0.5), accuracies, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "printed"),
+    [
+        (
+            "MNIST",
+            {
+                ("Linf", 0.1): (99.31, 99.43, 99.36, 29.45, 95.29, 95.05),
+                ("Linf", 0.2): (99.31, 99.22, 98.99, 0.05, 90.79, 92.86),
+                ("Linf", 0.3): (99.31, 99.17, 97.37, 0.00, 89.51, 89.92),
+                ("L2", 0.5): (99.31, 99.35, 99.41, 94.67, 97.60, 97.70),
+                ("L2", 1.5): (99.31, 99.29, 99.24, 56.42, 87.71, 88.59),
+                ("L2", 2.5): (99.31, 99.12, 97.79, 46.36, 60.27, 63.73),
+            },
+        ),
+        (
+            "CIFAR-10",
+            {
+                ("Linf", 2 / 255): (92.20, 90.13, 89.64, 0.99, 69.10, 69.92),
+                ("Linf", 4 / 255): (92.20, 88.27, 86.54, 0.08, 55.60, 57.79),
+                ("Linf", 8 / 255): (92.20, 84.72, 79.57, 0.00, 37.56, 41.93),
+                ("L2", 20 / 255): (92.20, 92.04, 91.77, 45.60, 83.94, 84.70),
+                ("L2", 80 / 255): (92.20, 88.95, 88.38, 8.80, 67.29, 68.69),
+                ("L2", 320 / 255): (92.20, 81.74, 75.75, 3.30, 34.45, 39.76),
+            },
+        ),
+    ],
+)
+def test_table_4_of_at_odds_stands_row_by_row(
+    setting: str, printed: Mapping[tuple[str, float], tuple[float, ...]]
+) -> None:
+    """Clean accuracy of standard, half-half and robust training, then theirs under attack, copied from the paper."""
+    published = read_published(load_experiment("C3"), setting)
+    assert published is not None
+    kinds = [(row, under) for under in ("no attack", "attack") for row in ("standard", "half-half", "robust")]
+    found = {(row["norm"], row["eps_train"], row["row"], row["under"]): row["accuracy"] for row in published["rows"]}
+    assert found == {
+        (norm, round(eps, 4), *kind): accuracy
+        for (norm, eps), accuracies in printed.items()
+        for kind, accuracy in zip(kinds, accuracies, strict=True)
+    }
 
 
 @pytest.mark.parametrize("setting", [None, "1200 photographs"])

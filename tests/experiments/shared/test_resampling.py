@@ -179,6 +179,12 @@ def test_accuracies_that_no_image_changes_may_still_have_another_value(tmp_path:
     assert intervals_over_images(ranks, given) == [(0.5, 0.5)]
 
 
+def test_of_splits_of_two_sizes_the_smaller_says_how_many_images_may_be_unseen(tmp_path: Path) -> None:
+    given = make_results(tmp_path, {"a": np.ones(100, bool), "b": np.zeros(1000, bool)}, images={"b": "another"})
+    end = 100 * stats.binomtest(0, 100).proportion_ci(0.95, method="exact").high
+    assert intervals_over_images(difference, given) == [pytest.approx((100.0 - end, 100.0 + end))] * 2
+
+
 def test_images_say_nothing_of_what_histories_and_measurements_decide(tmp_path: Path) -> None:
     def of_histories(results: Results) -> list[Claim]:
         return [*difference(results), Claim("s", "p", "q", [float(len(results.histories))])]

@@ -67,7 +67,10 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
 @pytest.fixture(scope="module")
 def before() -> Plan:
     identity.clear_caches()
-    return unfold(Config(study="digits-full"), REPOSITORY / "workflow" / "studies")
+    plan = unfold(Config(study="digits-full"), REPOSITORY / "workflow" / "studies")
+    # The digest of a view is made when it is first asked for, which must be before an edit.
+    assert all(view.artifact for view in plan.views)
+    return plan
 
 
 def reworded(node: ast.AST) -> None:
@@ -179,6 +182,37 @@ def test_the_template_of_the_page_changes_the_report_alone(before: Plan, tree: T
     after = tree.planned()
     assert changed(before, after) == set()
     assert changed_views(before, after) == ["report"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "only"),
+    [
+        ("a7_relabelled_test_set.claims", {"table", "figure", "claims", "report"}, "A7"),
+        ("published_values.place_published", {"table", "report"}, None),
+    ],
+)
+def test_other_code_of_a_view_makes_it_anew(
+    before: Plan, tree: Tree, name: str, kinds: set[str], only: str | None
+) -> None:
+    tree.edit(name, counted)
+    after = tree.planned()
+    assert changed(before, after) == set()
+    for old, new in zip(before.views, after.views, strict=True):
+        shown = only is None or only in {part.experiment.id for part in old.parts}
+        assert (old.artifact != new.artifact) == (old.kind in kinds and shown), old.artifact
+
+
+def test_a_published_number_makes_the_views_of_its_paper_anew(
+    before: Plan, tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(views.PUBLISHED, tmp_path / "published")
+    monkeypatch.setattr(views, "PUBLISHED", tmp_path / "published")
+    path = tmp_path / "published" / "not-bugs-2019.yaml"
+    assert "accuracy: 16.2}" in path.read_text()
+    path.write_text(path.read_text().replace("accuracy: 16.2}", "accuracy: 16.3}"))
+    for old, new in zip(before.views, tree.planned().views, strict=True):
+        shown = old.kind == "report" or any(part.experiment.paper == "not-bugs-2019" for part in old.parts)
+        assert (old.artifact != new.artifact) == shown, old.artifact
 
 
 def inverts(recipe: Recipe) -> bool:

@@ -113,6 +113,9 @@ def test_words_and_form_change_nothing(package: Path, old: str, new: str) -> Non
     [
         ("+ 1", "+ 1.0"),
         ("x < 0", "x <= 0"),
+        ("x < 0", "x < 0.0"),
+        ("x < 0", "x < False"),
+        ("x < 0", "x < None"),
         ("raise UserError", "raise ValueError"),
         ("return np", "x += 1\n    return np"),
         ('log.info("x is %s", x)', "x.info(1)"),

@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
+from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.report.building import ViewJob, add_attack_names, place_outcomes, split_by_attack
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
+from tests.stores import publish_files
 
 INVERSION = {"kind": "inversion", "start": "images", "step_size": 0.1, "steps": 5}
 ATTACKS = (PGD(kind="pgd", steps=3, relative_step_sizes=(0.5,)), Noise(kind="noise", draws=2))
@@ -40,6 +42,36 @@ def test_evaluations_with_different_numbers_of_attacks() -> None:
         ("first", ATTACKS[0].name, 60.0),
         ("first", ATTACKS[1].name, 40.0),
         ("second", ATTACKS[0].name, 50.0),
+    ]
+
+
+def test_each_file_of_a_need_becomes_rows_in_percent_and_outcomes_of_its_images(tmp_path: Path) -> None:
+    """Two evaluations of the same images, one of other images, and a training."""
+    store, artifacts = Store(tmp_path / "store"), Artifacts(tmp_path / "artifacts")
+    parameters = to_json(Evaluation(split="test", norm="l2", attacks=ATTACKS[:1], eps=(0.0, 0.5)))
+    rows = b"metric,label_shift,eps,attacks,correct,total,classes\naccuracy,0,0.0,0,9,10,2\naccuracy,0,0.5,1,6,10,2\n"
+    history = b"epoch,probe,network,value,loss,images\n1,test,itself,0.25,1.0,10\n"
+    needs = []
+    for row, data in (("a", "data/D-0"), ("b", "data/D-0"), ("c", "data/other-0"), ("curve", None)):
+        stage = "evaluation" if data else "model"
+        files = {"rows.csv": rows, "robust.npy": row.encode()} if data else {"history.csv": history}
+        publish_files(store, row, files)
+        recipe = {"parameters": parameters, "inputs": {"data": data, "model": f"model/{row}-0"}}
+        reference = {"key": row, "content": "content", "stage": stage, "recipe": recipe}
+        write_json(artifacts.reference(f"{stage}/{row}-0"), reference)
+        needs.append({"row": row, "seed": 3, "artifact": f"{stage}/{row}-0", "columns": {"extra": row * 2}})
+    part = {"id": "A1", "needs": needs, "gates": [], "settings": {}}
+    record = {"study": "study", "parts": [part], "published_setting": None, "reduced": False}
+    ((_, results),) = ViewJob(record, artifacts, store).experiments()
+    found = results.evaluations
+    assert list(zip(found["row"], found["seed"], found["extra"], found["accuracy"], strict=True)) == [
+        (row, 3, row * 2, accuracy) for row in "abc" for accuracy in (90.0, 60.0)
+    ]
+    assert list(results.histories["accuracy"]) == [25.0]
+    assert [(each.images, each.path.read_text(), each.rows) for each in results.images] == [
+        ("data/D-0, test", "a", range(2)),
+        ("data/D-0, test", "b", range(2, 4)),
+        ("data/other-0, test", "c", range(4, 6)),
     ]
 
 

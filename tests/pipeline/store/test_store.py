@@ -180,6 +180,21 @@ def test_content_is_what_is_said_not_how_it_is_stored(tmp_path: Path) -> None:
     assert plain != written("f.zarr", values.reshape(50, 12), chunks=(50, 12))
 
 
+def test_content_is_that_of_every_block_of_every_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of 40 rows, read in blocks of 10: a change at the ends of blocks and shards is another content."""
+    monkeypatch.setattr("robustfeatures.pipeline.store.content.BLOCK_BYTES", 10 * 6 * 4)
+    digests = set()
+    for row in (None, 0, 9, 10, 39, 40, 79, 80, 99):
+        values = np.arange(600, dtype=np.float32).reshape(100, 6)
+        if row is not None:
+            values[row, 5] += 1
+        group = zarr.create_group(store=tmp_path / f"{row}.zarr")
+        stored = group.create_array("x", shape=values.shape, dtype=values.dtype, chunks=(4, 6), shards=(40, 6))
+        stored[...] = values
+        digests.add(content_digest(tmp_path / f"{row}.zarr"))
+    assert len(digests) == 9
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
