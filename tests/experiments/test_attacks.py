@@ -153,3 +153,8 @@ def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoatta
     (claim,) = x3.claims(given)
     assert list(claim.values) == [-3.0, -3.0]
     assert claim.judge()["verdict"] == "contradicted"
+    assert claim.sentence == "AutoAttack lowers no robust accuracy of A1 by more than 2 points"
+    # In C3 another network has the second radius. Its clean accuracy has the same row.
+    of_c3 = make_results(x3.Settings(of="C3"), pd.concat([clean, clean, together]), attacks=single)
+    pd.testing.assert_frame_equal(x3.table(of_c3), table)
+    assert x3.claims(of_c3)[0].sentence == "AutoAttack lowers no robust accuracy of C3 by more than 2 points"

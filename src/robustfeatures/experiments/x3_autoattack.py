@@ -106,7 +106,9 @@ def _pair_accuracies(results: Results) -> pd.DataFrame:
     following = [attack.name for attack in results.settings.attacks]
     own = results.attacks[~results.attacks["attack"].isin(following)]
     before = own.groupby(keys, sort=False)["accuracy"].last().rename("before").reset_index()
-    after = results.evaluations.rename(columns={"accuracy": "after"})[[*keys, "after"]]
+    # A row of C3 has a network for each radius, and so several clean accuracies.
+    attacked = results.evaluations[results.evaluations["eps"] > 0]
+    after = attacked.rename(columns={"accuracy": "after"})[[*keys, "after"]]
     paired = before.merge(after, on=keys, validate="one_to_one")
     return paired.assign(lowered=paired["before"] - paired["after"])
 
