@@ -39,20 +39,6 @@ from tests.in_process import built_study
 CONFIG = Config(study="tested", device="cpu")
 
 
-@pytest.mark.parametrize("order", [("2026-01-01", "2026-01-02"), ("2026-01-02", "2026-01-01")])
-def test_of_two_kept_payloads_the_newest_stands(tmp_path: Path, order: tuple[str, str]) -> None:
-    store, plan = Store(tmp_path / "store"), unfold(Config(study="smoke"), REPOSITORY / "workflow" / "studies")
-    (data,) = (recipe for recipe in plan.recipes.values() if recipe.stage.name == "data")
-    for key, started in zip("ab", order, strict=True):
-        with store.lease(key) as lease:
-            lease.fresh.mkdir()
-            facts = {"identity": {**data.identity, "code": key}, "inputs": {}, "built": {"started": started}}
-            store.publish(lease, {**facts, "content": key})
-            discard(lease.scratch)
-    candidates, _ = find_candidates(plan, store)
-    assert [one.kept["content"] for one in candidates] == ["ab"[order.index("2026-01-02")]]
-
-
 def small_study() -> dict[str, Any]:
     """Two networks, one of them adversarial, two sets derived with each, networks trained on these, and all stages."""
     study = read_yaml(REPOSITORY / "workflow" / "studies" / "smoke.yaml")
