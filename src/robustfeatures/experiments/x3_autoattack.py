@@ -40,8 +40,8 @@ class Settings(Strict):
 
     of: Literal["A1", "C3"] = "A1"
     """The experiment whose networks are attacked. Those of C3 are attacked at the radius of their training."""
-    starts: a1.Starts = ("images", "noise")
-    """What the inversions of D_R and D_NR start from, as in A1."""
+    starts: a1.Starts | None = None
+    """What the inversions of D_R and D_NR of A1 start from; by default images and noise."""
     attacks: Attacks = (STANDARD_VERSION,)
     """The attacks that follow those of the study."""
     eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)] | None = None
@@ -76,14 +76,14 @@ def _find_networks(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
     if settings.of == "A1":
         return _networks_of_a1(pieces, settings)
     for name in ("starts", "eps"):
-        if getattr(settings, name) != getattr(Settings(), name):
+        if getattr(settings, name) is not None:
             raise UserError(f"experiments.X3.{name}: is for the networks of A1 alone")
     return _networks_of_c3(pieces)
 
 
 def _networks_of_a1(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
     for seed in pieces.study.seeds:
-        for row, network in a1.find_networks(pieces, seed, settings.starts).items():
+        for row, network in a1.find_networks(pieces, seed, settings.starts or a1.Settings().starts).items():
             yield row, seed, network, None, settings.eps or pieces.robustness.eps
 
 
