@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from robustfeatures.errors import UserError
 from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
@@ -19,9 +20,10 @@ from robustfeatures.experiments.shared.summaries import select_by_seed
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Measurement
-from robustfeatures.pipeline.study.study import Study
+from robustfeatures.pipeline.study.study import Study, read_study
 from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.theory.toy_linear_model import printed_threshold, threshold
+from tests.conftest import REPOSITORY
 from tests.experiments.shared.layout import find_faults
 from tests.runs import MemoryRun
 
@@ -163,7 +165,9 @@ def test_b6_each_threshold_is_judged_by_the_cells(results: dict[str, Results]) -
     for wins, right, other, disputed in ((derived, "derived", "printed", 100), (printed, "printed", "derived", 0)):
         final = (rows["row"] == "phase diagram") & (rows["step"] > 1)
         changed = rows.assign(
-            robust_weight=1.0, nonrobust_weight=np.where(final & wins, 2.0, np.where(final, 0.5, 0.9))
+            robust_weight=1.0,
+            nonrobust_weight=np.where(final & wins, 2.0, np.where(final, 0.5, 0.9)),
+            accuracy=np.where(final, rows["accuracy"], 1 - p),
         )
         table = make(replace(given, measurements=changed))
         assert (table[right] == 100).all()
@@ -187,9 +191,37 @@ def test_b6_the_threshold_is_judged_where_it_decides(results: dict[str, Results]
         changed = rows.assign(robust_weight=1.0, nonrobust_weight=np.where(final & wins, 2.0, 0.5))
         found = {claim.sentence: claim for claim in claims("B6", replace(given, measurements=changed))}
         (printed,) = (claim for sentence, claim in found.items() if "the k_t that is printed" in sentence)
-        (control,) = (claim for claim in found.values() if claim.control)
+        control = found["Between the printed and the derived threshold, the derived one is right"]
+        assert control.control
         assert list(printed.values) == [value] * len(SEEDS)
         assert list(control.values) == [-value] * len(SEEDS)
+
+
+def test_b6_theorem_1_is_judged_by_the_accuracy_too(results: dict[str, Results]) -> None:
+    given = results["B6"]
+    rows = given.measurements.copy()
+    first = (rows["row"] == "phase diagram") & (rows["step"] == 1)
+    rows.loc[first, ["robust_weight", "nonrobust_weight"]] = (1.0, 0.5)
+    rows.loc[first, "accuracy"] = 1 - rows.loc[first, "p"]
+    assert verdict("B6", replace(given, measurements=rows), "Theorem 1") == "held"
+    rows.loc[first, "accuracy"] -= 0.01
+    assert verdict("B6", replace(given, measurements=rows), "Theorem 1") == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        # 1999 * 2000 / 2 pairs, of which at most 0.01 may share one of d coordinates.
+        ({"dimension": 199_899_999}, "dimension: 199899999 is too small for 2000 examples; at least 199900000"),
+        ({"limit_examples": (100, 500)}, "limit_examples: 100 is in simulated_examples too"),
+    ],
+)
+def test_b6_refuses_what_its_closed_form_does_not_cover(settings: dict[str, Any], message: str) -> None:
+    found = load_experiment("B6")
+    study = read_study(REPOSITORY / "workflow" / "studies" / "theory.yaml")
+    assert found.needs(Pieces(study), found.settings(dimension=199_900_000))
+    with pytest.raises(UserError, match=f"^experiments.B6.{message}$"):
+        found.needs(Pieces(study), found.settings(**settings))
 
 
 def test_b7_features_with_the_wrong_sign_are_reported(results: dict[str, Results]) -> None:

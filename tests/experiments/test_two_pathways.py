@@ -55,6 +55,7 @@ def curves() -> pd.DataFrame:
         ("pathway 1", b1.CORRELATION): np.minimum(epochs, 11) * 2.0,
         ("pathway 2", "robust"): np.minimum(epochs, 16) * 5.0,
         ("pathway 2", "non-robust"): np.full(40, 3.0),
+        ("pathway 2", "train"): np.full(40, 99.0),
         ("pathway 2", "validation"): np.full(40, 80.0),
         ("pathway 2", b1.CORRELATION): np.minimum(epochs, 30) * 2.0,
     }
@@ -75,10 +76,10 @@ def test_b1_measures_where_curves_turn() -> None:
     assert table["pathway 1", b1.CORRELATION] == 11
     assert table["pathway 2", "robust"] == 16
     assert table["pathway 2", b1.CORRELATION] == 30
-    assert table.isna().sum() == 5
+    assert table.isna().sum() == 6
     *pathways, with_peak, with_level = b1.claims(given)
     # On pathway 2 robust accuracy is 80 % and non-robust 3 %: nine tenths and more.
-    assert verdicts(pathways) == ["held"] * 7
+    assert verdicts(pathways) == ["held"] * 9
     fitted = pathways[3]
     assert "close to 100 %" in fitted.sentence
     assert list(fitted.values) == pytest.approx([2.0, 2.1, 2.2])
@@ -176,15 +177,17 @@ def test_b2_chooses_by_validation_and_keeps_every_cell() -> None:
         rows=tuple(b2.SETS),
     )
     rows.loc[rows["augmentation"] != "none", "accuracy"] -= 5
-    given = results(b2.Settings(grid="any"), evaluations=rows)
+    given = results(b2.Settings(grid="any"), evaluations=rows.assign(classes=10))
     table = b2.table(given)
     assert len(table) == 2 * 6 * 3
     chosen = table[table["chosen"] == "yes"]
     assert set(zip(chosen["augmentation"], chosen["weight_decay"], strict=True)) == {("no", 1e-3)}
     assert set(table["augmentation"]) == {"yes", "no"}
-    transfers, does_not, _ = b2.claims(given)
+    transfers, does_not, _, nothing = b2.claims(given)
     assert list(transfers.values) == pytest.approx([20.0] * 3)
     assert list(does_not.values) == pytest.approx([-20.0] * 3)
+    # Of ten classes, 30 to 32 % of D where chance is 10 %.
+    assert list(nothing.values) == pytest.approx([-20.0, -21.0, -22.0])
 
 
 def test_b3_finds_the_crossing_of_its_longest_series() -> None:
@@ -210,6 +213,12 @@ def test_b3_finds_the_crossing_of_its_longest_series() -> None:
     assert list(sharp.values) == pytest.approx([100 * (0.625 - 1.5) / 3] * 3)
     assert len(b3.table(given)) == 12
     b3.figure(given).canvas.draw()
+
+
+def test_b3_does_not_judge_a_transition_that_does_not_happen() -> None:
+    rows = grid_rows({"D": lambda decay, seed: 4e3 * decay + seed, "D_shift": lambda decay, seed: 80.0 + seed})
+    *_, sharp = b3.claims(results(b3.Settings(grid="any"), evaluations=rows))
+    assert verdicts([sharp]) == ["not tested"]
 
 
 def test_b3_needs_a_grid_along_the_weight_decay() -> None:

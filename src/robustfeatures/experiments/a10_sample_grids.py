@@ -1,6 +1,6 @@
 """A10: samples of every derived set: originals above derived images, with the magnified change.
 
-not-bugs-2019, Figures 2a, 7 and 9.
+not-bugs-2019, Figures 2a, 7, 9 and 11.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from robustfeatures.derived.settings import Misclassified, Transferring
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -25,10 +26,14 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """The original data and every derived set of the first seed."""
+    """The original data and the derived sets of the first seed that have an image for each train image."""
     seed = pieces.study.seeds[0]
-    derived = [Need(name, seed, pieces.derived(name, seed)) for name in pieces.study.derived]
-    return [Need("D", seed, pieces.data()), *derived]
+    shown = [
+        name
+        for name, derived in pieces.study.derived.items()
+        if "train" in derived.splits and not isinstance(derived.method, (Misclassified, Transferring))
+    ]
+    return [Need("D", seed, pieces.data()), *(Need(name, seed, pieces.derived(name, seed)) for name in shown)]
 
 
 def figure(results: Results) -> Figure:

@@ -16,7 +16,7 @@ from robustfeatures.experiments.a1_robust_and_nonrobust_sets import choose_eps
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.grid_search import Search, search_needs, select_best_cells
 from robustfeatures.pipeline.plan.pieces import Pieces
-from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.pipeline.study.parameters import Distinct, Name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ SECTION = "not-bugs-2019, Section 3.1"
 class Settings(Strict):
     """A search (Appendix C.2) is shown beside the trainings that the study gives the sets, and no claim reads it."""
 
-    architectures: Annotated[tuple[Name, ...], MinLen(1)]
+    architectures: Annotated[tuple[Name, ...], MinLen(1), Distinct]
     """The architectures, by their names in `other_architectures`."""
     search: Search | None = None
     """The search for their trainings on D_NR and D_R; none if it is not given."""
@@ -95,37 +95,48 @@ def figure(results: Results) -> Figure:
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3.1 on D_R and D_NR, for each architecture, at A1's compared radius."""
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     rows = _without_search(results)
-    robust = choose_eps(rows)
-    compared = (
-        ("standard training on D_R gives more robustness than on D", robust, "D_R-images", "D", 1.0, 0.0),
-        (
-            "training on D_NR gives no more robustness than on D (within 1 point)",
-            robust,
-            "D",
-            "D_NR-images",
-            1.0,
-            -1.0,
-        ),
-        ("training on D_NR leads to good standard accuracy (nine tenths of D's)", 0.0, "D_NR-images", "D", 0.9, 0.0),
-    )
     return [
-        Claim(
-            f"With another architecture downstream, {sentence}",
-            SECTION,
-            f"{'clean accuracy' if eps == 0 else f'robust accuracy at eps {eps:g}'}: {more} minus "
-            f"{'nine tenths of ' if share < 1 else ''}{less}",
-            list(
-                select_by_seed(rows, architecture=architecture, row=more, eps=eps)
-                - share * select_by_seed(rows, architecture=architecture, row=less, eps=eps)
-            ),
-            threshold,
-            setting=architecture,
-        )
-        for architecture in results.settings.architectures
-        for sentence, eps, more, less, share, threshold in compared
+        Claim(f"With another architecture downstream, {sentence}", SECTION, quantity, list(values), setting=name)
+        for name in results.settings.architectures
+        for sentence, quantity, values in _compare(rows[rows["architecture"] == name])
+    ]
+
+
+def _compare(rows: pd.DataFrame) -> list[tuple[str, str, pd.Series]]:
+    """The sentences of A1 on one architecture, what is measured, and its values."""
+    from robustfeatures.experiments.shared.summaries import select_by_seed
+
+    eps = choose_eps(rows)
+    clean, robust = ({row: select_by_seed(rows, row=row, eps=at) for row in ("D", *DERIVED_SETS)} for at in (0.0, eps))
+    of_robust = f"robust accuracy at eps {eps:g}"
+    return [
+        (
+            "standard training on D_R gives more robustness than on D",
+            f"{of_robust}: D_R-images minus D",
+            robust["D_R-images"] - robust["D"],
+        ),
+        (
+            "standard training on D_R gives more robustness than on D_NR",
+            f"{of_robust}: D_R-images minus D_NR-images",
+            robust["D_R-images"] - robust["D_NR-images"],
+        ),
+        (
+            "training on D_R attains good standard accuracy (four fifths of D's)",
+            "clean accuracy: D_R-images minus four fifths of D",
+            clean["D_R-images"] - 0.8 * clean["D"],
+        ),
+        (
+            "training on D_NR leads to good standard accuracy (nine tenths of D's)",
+            "clean accuracy: D_NR-images minus nine tenths of D",
+            clean["D_NR-images"] - 0.9 * clean["D"],
+        ),
+        (
+            "training on D_NR yields almost no robustness (a tenth of its accuracy on clean images)",
+            f"D_NR-images: a tenth of clean accuracy minus {of_robust}",
+            0.1 * clean["D_NR-images"] - robust["D_NR-images"],
+        ),
     ]
 
 

@@ -15,6 +15,7 @@ from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Distinct
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,11 +33,11 @@ SOLVED = 0.1
 class Settings(Strict):
     """The random spectra and the plane of Figure 4. The paper prints no settings; in our copy Figure 4 has no scale."""
 
-    dimensions: Annotated[tuple[Annotated[int, Ge(2)], ...], MinLen(2)] = (2, 8, 32, 128)
+    dimensions: Annotated[tuple[Annotated[int, Ge(2)], ...], MinLen(2), Distinct] = (2, 8, 32, 128)
     """The dimensions d."""
     condition: Annotated[float, Gt(1)] = 100.0
     """The condition number of the random spectra."""
-    relative_eps: Annotated[tuple[PositiveFloat, ...], MinLen(2)] = (0.01, 0.03, 0.3, 1.0)
+    relative_eps: Annotated[tuple[PositiveFloat, ...], MinLen(2), Distinct] = (0.01, 0.03, 0.3, 1.0)
     """The radii over sqrt(d)."""
     penalty: Annotated[float, Gt(1)] = 2.0
     """C of Theorem 1 times sigma_min."""
@@ -46,7 +47,7 @@ class Settings(Strict):
     """The mean in the plane of Figure 4."""
     plane_variances: Annotated[tuple[PositiveFloat, ...], Len(2, 2)] = (6.0, 0.2)
     """The variances in the plane of Figure 4."""
-    plane_eps: Annotated[tuple[float, ...], MinLen(1)] = (0.0, 0.5, 1.5, 4.0)
+    plane_eps: Annotated[tuple[float, ...], MinLen(1), Distinct] = (0.0, 0.5, 1.5, 4.0)
     """The radii in the plane of Figure 4."""
     examples: PositiveInt = 1000
     """The number of examples for Theorem 2 and Figure 4."""

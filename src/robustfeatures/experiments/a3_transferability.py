@@ -20,7 +20,7 @@ from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
-from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.pipeline.study.parameters import Distinct, Name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,47 +32,40 @@ if TYPE_CHECKING:
 SECTION = "not-bugs-2019, Section 3.3 and Figure 3"
 APPENDIX = "not-bugs-2019, Appendix D.9 and Figure 13"
 ATTACKS = ("untargeted", "targeted")
+TRAINING = "standard"
 # Source and target networks never share an initialisation.
 OTHER_SEED = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The architectures, and their trainings on D and on the derived set."""
+    """The architectures. Their training on D is `standard`; on D_det it is the one that the study gives the set."""
 
-    architectures: Annotated[tuple[Name, ...], MinLen(3)]
+    architectures: Annotated[tuple[Name, ...], MinLen(3), Distinct]
     """The architectures beside the study's own, by their names in `other_architectures`."""
-    training: str = "standard"
-    """The training of the networks on D."""
-    derived: str = "D_det"
-    """The derived set that each architecture is also trained on."""
-    downstream_training: str | None = None
-    """The training on the derived set; by default the one that the study gives the set."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """Per seed and architecture: transfer from it to all, and the accuracy on D of its network trained on D_det.
 
     Raises:
-        UserError: an architecture is named twice, or the derived set was not made by an attack.
+        UserError: an architecture is the study's own, or D_det was not made by an attack.
     """
     own = pieces.architecture(None).name
+    if own in settings.architectures:
+        raise UserError(f"experiments.A3.architectures: {own!r} is the name of the study's own network")
     names: dict[str, str | None] = {own: None, **{name: name for name in settings.architectures}}
-    if len(names) != 1 + len(settings.architectures):
-        raise UserError(f"A3.architectures: a name appears twice, or is that of the study's own network, {own!r}")
     found = []
     for seed in pieces.study.seeds:
-        method = pieces.derived(settings.derived, seed).parameters.method  # type: ignore[union-attr]
+        method = pieces.derived("D_det", seed).parameters.method  # type: ignore[union-attr]
         if not isinstance(method, TargetedAttack):
-            raise UserError(f"derived.{settings.derived}.method: not an attack")
+            raise UserError("derived.D_det.method: not an attack")
         roles = {name: f"target-{name}" for name in names}
-        carried = {roles[name]: _other_network(pieces, settings, seed, key) for name, key in names.items()}
+        carried = {roles[name]: _other_network(pieces, seed, key) for name, key in names.items()}
         for name, key in names.items():
-            downstream = pieces.downstream_model(
-                settings.derived, seed, training=settings.downstream_training, architecture=key
-            )
+            downstream = pieces.downstream_model("D_det", seed, architecture=key)
             found.append(Need(name, seed, pieces.evaluation(downstream, eps=(0.0,), label_shifts=LABEL_SHIFTS)))
-            source = pieces.source_model(settings.training, seed, architecture=key)
+            source = pieces.source_model(TRAINING, seed, architecture=key)
             measurement = pieces.measurement(
                 f"{source.family}-transfer",
                 "measurements.transfer",
@@ -92,10 +85,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def _other_network(pieces: Pieces, settings: Settings, seed: int, architecture: str | None) -> Recipe:
-    label = "-".join(part for part in (pieces.data().label, architecture, settings.training, "other") if part)
+def _other_network(pieces: Pieces, seed: int, architecture: str | None) -> Recipe:
+    label = "-".join(part for part in (pieces.data().label, architecture, TRAINING, "other") if part)
     return pieces.model(
-        label, settings.training, seed, {"data": pieces.data()}, architecture=architecture, seed_offset=OTHER_SEED
+        label, TRAINING, seed, {"data": pieces.data()}, architecture=architecture, seed_offset=OTHER_SEED
     )
 
 

@@ -1,9 +1,9 @@
 """A4: the D_R model on the D_R train set, on a D_R test set, and on the test split of D.
 
 not-bugs-2019, Appendix D.3, Table 8. The D_R test set is made from the test split, like the D_R train set from
-the train split. The paper leaves open which D_R its Table 8 shows. Its text names the set made from images, but the
-48.27 % on the standard test set is in Table 7 the number for noise (from images: 48.20 %). Both sets are measured. The
-published numbers are compared with the set from noise.
+the train split. The paper leaves open which D_R its Table 8 shows. Its text refers to Section 3.1, whose set is made
+from images. But the 48.27 % on the standard test set is in Table 7 the number for noise (from images: 48.20 %). Both
+sets are measured. The published numbers are compared with the set from noise.
 """
 
 from __future__ import annotations

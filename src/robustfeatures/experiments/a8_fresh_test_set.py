@@ -5,14 +5,14 @@ decade. A study without a second collection can compare the split that its choic
 detects choices that fit only their split, but it tests no other collection: on the test split of D it repeats A2.
 
 Recht et al. show that for models trained on D the accuracy on CIFAR-10.1 is a linear function of that on CIFAR-10. The
-appendix finds models of D_rand and D_det above this line. The paper does not say whose line; here it goes through the
-study's own models of D.
+appendix finds models of D_rand and D_det above this line. Here the line goes through the
+study's own models of D; the paper means that of Recht et al.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from robustfeatures.data.settings import Split
 from robustfeatures.engine.settings import Strict
@@ -21,7 +21,7 @@ from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
-from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.pipeline.study.parameters import Distinct, Name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ class Settings(Strict):
     """The images that choices may have used."""
     fresh: Sample
     """The images that no choice used."""
-    fitted: tuple[Name, ...] = ()
+    fitted: Annotated[tuple[Name, ...], Distinct] = ()
     """Other architectures of the study, for the fit; no fit without them."""
 
     @property

@@ -39,6 +39,8 @@ CURVE = ["row", "pathway", "variant", "probe", "seed"]
 SAME_EPOCH = 0.1
 # An accuracy above this, in percent, counts as close to 100 %.
 CLOSE = 95.0
+# So many points between training and validation accuracy count as overfitting.
+OVERFIT = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +64,8 @@ class Variant(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The derived set, and the trainings that take the two pathways."""
+    """The trainings on D_det that take the two pathways. D_det needs a validation split."""
 
-    derived: str = "D_det"
-    """The derived set; it needs a validation split."""
     pathway_1: str
     """The training that takes pathway 1."""
     pathway_2: str
@@ -85,14 +85,14 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One probed model per variant, pathway and seed.
 
     Raises:
-        UserError: the derived set has no validation split.
+        UserError: D_det has no validation split.
     """
-    if "validation" not in pieces.derived_set(settings.derived).splits:
-        raise UserError(f"derived.{settings.derived}.splits: 'validation' is missing")
+    if "validation" not in pieces.derived_set("D_det").splits:
+        raise UserError("derived.D_det.splits: 'validation' is missing")
 
     def model(variant: Variant, training: str, seed: int) -> Need:
         recipe = pieces.downstream_model(
-            settings.derived,
+            "D_det",
             seed,
             data=variant.data,
             architecture=variant.architecture,
@@ -228,6 +228,16 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
             "Nearly all of pathway 2's performance comes from robust features (taken as nine tenths)",
             "robust minus nine times non-robust, last epoch",
             margin_over_nine_tenths(at(last, PATHWAY_2, "robust"), at(last, PATHWAY_2, "non-robust")),
+        ),
+        (
+            f"Pathway 2 ends with a training accuracy close to 100 % (taken as more than {CLOSE:g} %)",
+            f"train minus {CLOSE:g}, last epoch",
+            at(last, PATHWAY_2, "train") - CLOSE,
+        ),
+        (
+            f"On pathway 2 validation accuracy stagnates below (100 and 81 %: taken as {OVERFIT:g} points)",
+            f"train minus validation minus {OVERFIT:g}, last epoch",
+            at(last, PATHWAY_2, "train") - at(last, PATHWAY_2, "validation") - OVERFIT,
         ),
         (
             "Validation accuracy on D_det ends higher on pathway 1 than on pathway 2",

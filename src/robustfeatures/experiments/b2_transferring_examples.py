@@ -12,6 +12,7 @@ from robustfeatures.derived.settings import Transferring
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.grid_rows import TEST_SETS, name_test_sets, varied_fields
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 
@@ -30,10 +31,8 @@ SELECTION = "D, validation"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The derived set, and the grid of trainings on its two parts; D needs a validation split to choose cells."""
+    """The grid of trainings on the two parts of D_det; D needs a validation split to choose cells."""
 
-    derived: str = "D_det"
-    """The derived set that is divided."""
     grid: str
     """The grid of trainings on the two parts."""
 
@@ -47,12 +46,12 @@ def make_second_model(pieces: Pieces, training: str, seed: int, *, data: str = "
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """Two evaluations per half, cell of the grid and seed: on validation and on test images of D."""
     found, cells = [], pieces.grid(settings.grid)
-    derived = pieces.derived_set(settings.derived)
+    derived = pieces.derived_set("D_det")
     for seed in pieces.study.seeds:
-        examples = pieces.derived(settings.derived, seed)
+        examples = pieces.derived("D_det", seed)
         second = make_second_model(pieces, derived.source, seed, data=derived.source_data or "D")
         for row, transfers in SETS.items():
-            name = f"{settings.derived}-{row.replace(' ', '-')}"
+            name = f"D_det-{row.replace(' ', '-')}"
             method = Transferring(kind="transferring", transfers=transfers)
             label = f"{pieces.data().label}-{name}"
             half = pieces.derived_with(label, method, seed, {"data": examples, "source": second})
@@ -138,6 +137,13 @@ def claims(results: Results) -> list[Claim]:
             "two-pathways-2021, Section 3, Claim 1",
             "accuracy on D: transferring minus not transferring",
             list(on(yes, "D") - on(no, "D")),
+        ),
+        Claim(
+            "Examples that do not transfer contain no predictive non-robust features (chance, within 5 points)",
+            "two-pathways-2021, Section 3, Claim 1",
+            "chance minus accuracy on D: not transferring",
+            list(percent(1 / rows["classes"].iloc[0]) - on(no, "D")),
+            -5.0,
         ),
     ]
 

@@ -28,10 +28,8 @@ DECAY = "weight_decay"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The derived set and the trainings on it."""
+    """The trainings on D_det."""
 
-    derived: str = "D_det"
-    """The derived set."""
     grid: str
     """The grid of trainings; it varies the weight decay."""
     architecture: str | None = None
@@ -50,9 +48,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     found = []
     for seed in pieces.study.seeds:
         for cell in cells:
-            model = pieces.downstream_model(
-                settings.derived, seed, training=cell.name, architecture=settings.architecture
-            )
+            model = pieces.downstream_model("D_det", seed, training=cell.name, architecture=settings.architecture)
             evaluation = pieces.clean_evaluation(model, label_shifts=tuple(TEST_SETS))
             found.append(Need(cell.name, seed, evaluation, cell.varied))
     return found
@@ -142,7 +138,9 @@ def claims(results: Results) -> list[Claim]:
             "The transition is sharp (the middle half of it is taken within half the weight decay at which they cross)",
             SECTION,
             f"half of the crossing minus the width of the middle half, in percent of the largest weight decay; {at}",
-            [percent((turn.crossing / 2 - (turn.ends - turn.begins)) / decays[-1]) for turn in turns],
+            [percent((turn.crossing / 2 - (turn.ends - turn.begins)) / decays[-1]) for turn in turns]
+            if all(turn.crosses for turn in turns)
+            else [],
         ),
     ]
 

@@ -20,6 +20,7 @@ from robustfeatures.experiments.shared.at_odds import PAPER, STANDARD
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.parameters import Distinct
 from robustfeatures.training.settings import Adversary
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Settings(Strict):
     """The standard training."""
     eps: LinfRadius
     """The Linf radius."""
-    fractions: Annotated[tuple[Fraction, ...], MinLen(1)]
+    fractions: Annotated[tuple[Fraction, ...], MinLen(1), Distinct]
     """Shares of pixels, most correlated first: the inputs of further standard classifiers (Appendix E.1)."""
 
 

@@ -15,6 +15,7 @@ from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Distinct
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,16 +44,16 @@ class Settings(Strict):
     """The dimension d."""
     examples: PositiveInt = 5000
     """The number of examples."""
-    relative_eps: Annotated[tuple[Annotated[float, Ge(0)], ...], MinLen(2)] = (
+    relative_eps: Annotated[tuple[Annotated[float, Ge(0)], ...], MinLen(2), Distinct] = (
         *(0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75),
         *(2.0, 2.5, 3.0, 4.0, 4.95),
     )
     """The radii over eta."""
     training_eps: PositiveFloat = 2.0
     """The radius of the adversarial SVM over eta."""
-    mixtures: Annotated[tuple[Share, ...], MinLen(1)] = tuple(at / 40 for at in range(41))
+    mixtures: Annotated[tuple[Share, ...], MinLen(1), Distinct] = tuple(at / 40 for at in range(41))
     """Linear classifiers, each by its share of a right angle from x1 to the average."""
-    limits: Annotated[tuple[Annotated[float, Ge(0)], ...], MinLen(1)] = tuple(at / 4 for at in range(33))
+    limits: Annotated[tuple[Annotated[float, Ge(0)], ...], MinLen(1), Distinct] = tuple(at / 4 for at in range(33))
     """Classifiers that use the average beyond the limit, and x1 elsewhere."""
 
 

@@ -18,7 +18,6 @@ from robustfeatures.derived.settings import Inversion
 from robustfeatures.engine.settings import PositiveFloat, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
-from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
@@ -38,17 +37,14 @@ PROBES = (
     Probe(name=ROBUST, input="robust", split="test"),
 )
 STANDARD, ADVERSARIAL = "standard training", "adversarial training"
+TRAININGS = {STANDARD: "standard", ADVERSARIAL: "adversarial"}
 SECTION = "adversarial-training-2025, Appendix A.1 and Table 1"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The two named trainings, of references and learners alike; how references are inverted; the table's radius."""
+    """How references are inverted, and the table's radius. References and learners have the same two trainings."""
 
-    standard: Name = "standard"
-    """The standard training."""
-    adversarial: Name = "adversarial"
-    """The adversarial training."""
     inversion: Inversion
     """How the references are inverted."""
     eps: PositiveFloat
@@ -61,12 +57,12 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     found = []
     for seed in pieces.study.seeds:
         inputs = {"data": pieces.data()}
-        for kind, training in (("non-robust", settings.standard), ("robust", settings.adversarial)):
+        for kind, training in zip(("non-robust", "robust"), TRAININGS.values(), strict=True):
             reference = {"data": pieces.data(), "source": pieces.source_model(training, seed)}
             inputs[kind] = pieces.derived_with(
                 f"{label}-{kind}-representatives", settings.inversion, seed, reference, splits=("test",)
             )
-        for row, training in ((STANDARD, settings.standard), (ADVERSARIAL, settings.adversarial)):
+        for row, training in TRAININGS.items():
             learner = pieces.model(
                 f"{label}-learner-{training}", training, seed, inputs, probes=PROBES, seed_offset=LEARNER_SEED
             )

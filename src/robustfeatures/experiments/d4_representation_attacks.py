@@ -20,7 +20,7 @@ from robustfeatures.experiments.d3_feature_learning_accuracy import LEARNER_SEED
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
-from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.pipeline.study.parameters import Distinct
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,17 +31,15 @@ if TYPE_CHECKING:
 NRF, RF = "NRF-PGD", "RF-PGD"
 STANDARD, ADVERSARIAL = "standard", "adversarial"
 ALL = "all pairs"
+# The net success in percent that counts as low.
+LOW = 20.0
 SECTION = "adversarial-training-2025, Appendix A.2 and Table 2"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The trainings, the attack, and the pairs of classes of the table."""
+    """The attack, and the pairs of classes of the table."""
 
-    standard: Name = "standard"
-    """The standard training."""
-    adversarial: Name = "adversarial"
-    """The adversarial training."""
     norm: NormName = "linf"
     """The norm of the attack."""
     eps: Annotated[PositiveFloat, AfterValidator(check_in_norm)]
@@ -52,7 +50,7 @@ class Settings(Strict):
     """The number of steps."""
     images_per_class: PositiveInt = 1000
     """The largest number of test images of a class that are attacked towards each other class."""
-    pairs: tuple[tuple[ClassName, ClassName], ...]
+    pairs: Annotated[tuple[tuple[ClassName, ClassName], ...], Distinct]
     """The pairs of classes of the table: the class of the image, and the other class."""
 
 
@@ -63,12 +61,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     for seed in pieces.study.seeds:
         roles = {name: f"victim-{name}" for name in (STANDARD, ADVERSARIAL)}
         victims = {
-            roles[name]: pieces.model(
-                f"{label}-victim-{training}", training, seed, {"data": pieces.data()}, seed_offset=LEARNER_SEED
-            )
-            for name, training in ((STANDARD, settings.standard), (ADVERSARIAL, settings.adversarial))
+            role: pieces.model(f"{label}-victim-{name}", name, seed, {"data": pieces.data()}, seed_offset=LEARNER_SEED)
+            for name, role in roles.items()
         }
-        for attack, training in ((NRF, settings.standard), (RF, settings.adversarial)):
+        for attack, training in ((NRF, STANDARD), (RF, ADVERSARIAL)):
             extractor = pieces.source_model(training, seed)
             measurement = pieces.measurement(
                 f"{label}-{attack}",
@@ -149,15 +145,17 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Appendix A.2 on Table 2, over all pairs of classes.
+    """The claims of Appendix A.2 on Table 2, over its pairs of classes.
 
     The text has lost what the table has for the adversarially trained network. "Low" and "considerably lower" are read
-    net of the success without attack, because an image that passes for its target unattacked is no success.
+    net of the success without attack, because an image that passes for its target unattacked is no success. If NRF-PGD
+    fails on the standard network, what adversarial training does against it is not tested.
     """
     from robustfeatures.experiments.shared.claims import Claim
 
     rows = success_rates(results)
-    rows = rows.assign(net=rows["success"] - rows["unattacked"])
+    named = [f"{source} -> {target}" for source, target in results.settings.pairs]
+    rows = rows[rows["pair"].isin(named)].assign(net=rows["success"] - rows["unattacked"])
     by_seed = rows.groupby(["victim", "row", "seed"])
     success, net = by_seed["success"].mean(), by_seed["net"].mean()
     nrf, rf = net[STANDARD, NRF], net[STANDARD, RF]
@@ -165,7 +163,7 @@ def claims(results: Results) -> list[Claim]:
         Claim(
             "On standard-trained networks the success of attacks by non-robust features is high (over half)",
             SECTION,
-            "success of NRF-PGD on the standard network, all pairs (%)",
+            "success of NRF-PGD on the standard network, pairs of the table (%)",
             list(success[STANDARD, NRF]),
             50.0,
             share=True,
@@ -174,17 +172,15 @@ def claims(results: Results) -> list[Claim]:
             "On standard-trained networks attacks by robust features succeed considerably less than by non-robust ones "
             "(less than half as often)",
             SECTION,
-            "net success on the standard network, all pairs: half of NRF-PGD minus RF-PGD",
+            "net success on the standard network, pairs of the table: half of NRF-PGD minus RF-PGD",
             list(nrf / 2 - rf),
         ),
         *(
             Claim(
-                "After adversarial training the success of both attacks is low (under a quarter of what NRF-PGD has on "
-                "the standard network)",
+                f"After adversarial training the success of both attacks is low (under {LOW:g} %)",
                 SECTION,
-                "net success, all pairs: a quarter of NRF-PGD on the standard network minus this attack on the "
-                "adversarially trained one",
-                list(nrf / 4 - net[ADVERSARIAL, attack]),
+                f"{LOW:g} minus the net success on the adversarially trained network, pairs of the table",
+                list(LOW - net[ADVERSARIAL, attack]) if nrf.mean() > LOW else [],
                 setting=attack,
             )
             for attack in (NRF, RF)

@@ -22,7 +22,7 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
-from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.pipeline.study.parameters import Distinct, Name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class Task(Strict):
     """The name in `other_data` of the same images with two classes."""
     training: Name = "standard"
     """The training of both networks."""
-    eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)]
+    eps: Annotated[tuple[PositiveFloat, ...], MinLen(1), Distinct]
     """The radii."""
 
 

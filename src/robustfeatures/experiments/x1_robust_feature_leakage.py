@@ -17,7 +17,6 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
-from robustfeatures.pipeline.study.parameters import Name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,12 +31,8 @@ LINEAR, NETWORK = "robust linear features", "network"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """The linear network on D."""
+    """The radius. The network is `linear` of `other_architectures`, and its training on D is `adversarial`."""
 
-    architecture: Name = "linear"
-    """The name in `other_architectures` of the network `linear`."""
-    training: str = "adversarial"
-    """The training of the linear network on D."""
     eps: PositiveFloat = 0.25
     """The radius of its robust accuracy."""
 
@@ -57,7 +52,7 @@ def make_leakage(
 
     Its rows have the keys of `names`; its label ends with `suffix`.
     """
-    model = pieces.source_model(settings.training, seed, architecture=settings.architecture)
+    model = pieces.source_model("adversarial", seed, architecture="linear")
     derived = {row: pieces.derived(name, seed) for row, name in names.items()}
     return pieces.measurement(
         f"{pieces.data().label}-leakage{suffix}",

@@ -117,6 +117,7 @@ EXPERIMENT = Experiment(
     caption=(
         "Clean accuracy on the test split of D, unless stated otherwise, of a network stopped early. Errors are the "
         "train images that it misclassifies, unperturbed and labelled as it labels them. Beside it are networks "
-        "trained on these errors and on D_det. Bars are means, whiskers standard deviations, dots the seeds."
+        "trained on these errors and on D_det. The study may give the errors another architecture than D_det has. Bars "
+        "are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -21,7 +21,7 @@ from robustfeatures.experiments import c3_half_half_training as c3
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
-from robustfeatures.pipeline.study.validation import validate
+from robustfeatures.pipeline.study.parameters import Distinct
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ class Settings(Strict):
     """What the inversions of D_R and D_NR of A1 start from; by default images and noise."""
     attacks: Attacks = (STANDARD_VERSION,)
     """The attacks that follow those of the study."""
-    eps: Annotated[tuple[PositiveFloat, ...], MinLen(1)] | None = None
+    eps: Annotated[tuple[PositiveFloat, ...], MinLen(1), Distinct] | None = None
     """The radii for the networks of A1; by default those of the study."""
     images: PositiveInt | None = None
     """The number of test images; by default all."""
@@ -54,10 +54,13 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One evaluation per robust accuracy and seed, under the study's attacks and those that follow.
 
     Raises:
-        UserError: the networks are those of C3, and the study has no C3, or a setting has no effect.
+        UserError: the networks are those of C3, and the study has no C3, or a setting has no effect; or nothing
+            precedes the attacks that follow.
     """
     # Rows are cumulative, so what the study's attacks reach alone can be read only before the others.
     own = [attack for attack in pieces.robustness.attacks if attack not in settings.attacks]
+    if not own:
+        raise UserError("experiments.X3.attacks: the study has no other attack to compare with")
     attacks = (*own, *settings.attacks)
     data = None
     if settings.images is not None:
@@ -88,11 +91,9 @@ def _networks_of_a1(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
 
 
 def _networks_of_c3(pieces: Pieces) -> Iterator[Attacked]:
-    given = pieces.study.experiments.get("C3")
-    if given is None:
+    if "C3" not in pieces.study.experiments:
         raise UserError("experiments.X3.of: the study has no experiment C3")
-    asked = {name: value for name, value in given.items() if name != "seeds"}
-    for need in c3.needs(pieces, validate(c3.Settings, asked, "experiments.C3.")):
+    for need in c3.needs(pieces, pieces.study.experiment_settings("C3", c3.Settings)):
         evaluation = need.recipe.parameters
         assert isinstance(evaluation, Evaluation)
         row = f"{need.row}, {NORM_NAMES[evaluation.norm]}"

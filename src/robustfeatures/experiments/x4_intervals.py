@@ -6,7 +6,7 @@ spread over seeds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
@@ -26,11 +26,12 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """The evaluations of A1, and those of A2 that are not A1's; each with the seeds that A1 and A2 use."""
-    return [
-        *a1.needs(pieces.of_experiment("A1"), a1.Settings()),
-        *(need for need in a2.needs(pieces.of_experiment("A2"), a2.Settings()) if need.row in a2.DERIVED_SETS),
-    ]
+    """The evaluations of A1, from the starts that it has in the study, and those of A2; each with their seeds."""
+    of_a1 = a1.needs(pieces.of_experiment("A1"), pieces.study.experiment_settings("A1", a1.Settings))
+    of_a2 = a2.needs(pieces.of_experiment("A2"), a2.Settings())
+    # The network trained on D is in both, and A2 may have more of its seeds.
+    named = [replace(need, row="standard") if need.row == "D" else need for need in of_a2]
+    return list({(need.row, need.seed): need for need in (*of_a1, *named)}.values())
 
 
 def _plain(results: Results) -> pd.DataFrame:

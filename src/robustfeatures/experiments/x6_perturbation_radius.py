@@ -22,6 +22,7 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.experiments.x1_robust_feature_leakage import DERIVED_SETS
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Distinct
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +46,7 @@ CURVES = {
 class Settings(x1.Settings):
     """The radii, and the settings of X1, for the leakage."""
 
-    radii: Annotated[tuple[PositiveFloat, ...], MinLen(1)]
+    radii: Annotated[tuple[PositiveFloat, ...], MinLen(1), Distinct]
     """The radii of the attacks that make D_rand and D_det."""
 
 

@@ -57,7 +57,7 @@ def test_a_straight_transition() -> None:
 
 @pytest.mark.parametrize(("values", "end"), [([-3.0, -2.0, -1.0], 2.0), ([1.0, 2.0, 3.0], 0.0)])
 def test_a_curve_that_never_crosses_is_given_an_end(values: list[float], end: float) -> None:
-    assert fit_transition([0.0, 1.0, 2.0], values) == Transition(end, 0.0, 2.0)
+    assert fit_transition([0.0, 1.0, 2.0], values) == Transition(False, end, 0.0, 2.0)
 
 
 def test_the_papers_own_transition() -> None:

@@ -14,6 +14,7 @@ from robustfeatures.attacks.settings import NormName, check_radii
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.parameters import Distinct
 from robustfeatures.training.settings import Adversary, Training
 
 PAPER = "at-odds-2019"
@@ -22,7 +23,7 @@ EPS_DIGITS = 4
 STANDARD = "standard"
 
 RadiiPerNorm = Annotated[
-    Mapping[NormName, Annotated[tuple[PositiveFloat, ...], MinLen(1)]], MinLen(1), AfterValidator(check_radii)
+    Mapping[NormName, Annotated[tuple[PositiveFloat, ...], MinLen(1), Distinct]], MinLen(1), AfterValidator(check_radii)
 ]
 
 

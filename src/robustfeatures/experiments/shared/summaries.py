@@ -43,14 +43,15 @@ def add_published(
     """Add to the table the columns `published_x` and `difference_x` (measured minus published) per quantity x of
     `values`.
 
-    They are filled only where the study repeats the paper's setting and the paper prints the number.
+    They are filled only where the study repeats the paper's setting and the paper prints one number for these `on`.
     """
     printed = results.comparable_rows
-    if printed is None:
+    if printed is None or not set(on) <= set(printed):
         beside = table.assign(**{f"published_{value}": float("nan") for value in values})
     else:
         known = [value for value in values if value in printed]
-        renamed = printed[[*on, *known]].rename(columns={value: f"published_{value}" for value in known})
+        single = printed.drop_duplicates(list(on), keep=False)[[*on, *known]]
+        renamed = single.rename(columns={value: f"published_{value}" for value in known})
         beside = table.merge(renamed, on=list(on), how="left", validate="one_to_one")
     for value in values:
         column = f"published_{value}"

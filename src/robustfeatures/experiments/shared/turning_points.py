@@ -55,8 +55,12 @@ def first_place_at(x: NDArray[np.float64], y: NDArray[np.float64], level: float)
 
 @dataclass(frozen=True)
 class Transition:
-    """The x at which a rising quantity crosses zero, and the ends of the middle half of its rise."""
+    """The x at which a rising quantity crosses zero, and the ends of the middle half of its rise.
 
+    `crosses` tells whether it does.
+    """
+
+    crosses: bool
     crossing: float
     begins: float
     ends: float
@@ -72,9 +76,9 @@ def fit_transition(x: ArrayLike, y: ArrayLike) -> Transition:
     rising: NDArray[np.float64] = isotonic_regression(np.asarray(y, dtype=float)).x
     low, high = rising[0], rising[-1]
     if low > 0 or high < 0:
-        return Transition(first_place_at(places, rising, 0.0), float(places[0]), float(places[-1]))
+        return Transition(False, first_place_at(places, rising, 0.0), float(places[0]), float(places[-1]))
     quarter, most = (first_place_at(places, rising, low + share * (high - low)) for share in (0.25, 0.75))
-    return Transition(first_place_at(places, rising, 0.0), quarter, most)
+    return Transition(True, first_place_at(places, rising, 0.0), quarter, most)
 
 
 def bootstrap_crossing(x: ArrayLike, curves_by_seed: ArrayLike) -> tuple[float, float]:

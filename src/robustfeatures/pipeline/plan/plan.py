@@ -21,7 +21,6 @@ from robustfeatures.pipeline.plan.view import Part, View, make_views
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.study import Study, find_study, make_study
-from robustfeatures.pipeline.study.validation import validate
 
 
 @dataclass(frozen=True)
@@ -126,5 +125,4 @@ def _settings(study: Study, identifier: str) -> tuple[Experiment, Any]:
         known = suggest(identifier.upper(), experiment_modules())
         raise UserError(f"experiments.{identifier}: there is no such experiment{known}")
     found = load_experiment(identifier)
-    own = {name: value for name, value in study.experiments[identifier].items() if name != "seeds"}
-    return found, validate(found.settings, own, f"experiments.{identifier}.")
+    return found, study.experiment_settings(identifier, found.settings)

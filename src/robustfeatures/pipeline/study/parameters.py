@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
 from robustfeatures.data.settings import Data
@@ -17,6 +17,19 @@ from robustfeatures.training.settings import Model
 
 # Names are parts of file names and of commands.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
+
+T = TypeVar("T")
+
+
+def _check_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise ValueError(f"{value!r} appears twice")
+    return values
+
+
+# A list without repeated values. A value that appears twice would count like two seeds.
+Distinct = AfterValidator(_check_distinct)
 
 
 @dataclass(frozen=True, kw_only=True)

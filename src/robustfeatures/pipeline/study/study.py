@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from annotated_types import MinLen
 from pydantic import AfterValidator
@@ -31,6 +31,8 @@ from robustfeatures.pipeline.study.grids import Cell, Grid, unfold_grid
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.training.settings import Training
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +104,8 @@ class Study(Strict):
     published_setting: str | None = None
     """The setting of the papers whose published numbers stand beside the measured ones, such as `CIFAR-10`."""
     reduced: bool = False
-    """Whether images are other or fewer than in the paper, so that nothing is compared with its numbers."""
+    """Whether the data are others than the paper's or a part of them, so that nothing is compared with its numbers. A
+    validation split, on which no network trains, is no such part."""
 
     def all_data(self) -> dict[str, Data]:
         """Every data set of the study by its field."""
@@ -124,6 +127,15 @@ class Study(Strict):
     def experiment_seeds(self, identifier: str) -> tuple[int, ...]:
         """The seeds that an experiment uses."""
         return tuple(self.experiments.get(identifier, {}).get("seeds", self.seeds))
+
+    def experiment_settings(self, identifier: str, kind: type[T]) -> T:
+        """The settings of a kind that an experiment has here; the defaults, if the study does not have it.
+
+        Raises:
+            UserError: a setting is unknown, missing, of the wrong type or out of range.
+        """
+        given = {name: value for name, value in self.experiments.get(identifier, {}).items() if name != "seeds"}
+        return validate(kind, given, f"experiments.{identifier}.")
 
     def cells(self, grid: str) -> tuple[Cell, ...]:
         """The trainings of a named grid."""

@@ -1,0 +1,84 @@
+"""What the settings of experiments accept, and which pieces of a study they choose."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from robustfeatures.derived.settings import Misclassified
+from robustfeatures.errors import UserError
+from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
+from robustfeatures.experiments import a10_sample_grids as a10
+from robustfeatures.experiments import x3_autoattack as x3
+from robustfeatures.experiments import x4_intervals as x4
+from robustfeatures.experiments.catalogue import load_experiment
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.study import Study, read_study
+from robustfeatures.pipeline.study.validation import validate
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture
+def study() -> Study:
+    return read_study(REPOSITORY / "workflow" / "studies" / "digits-full.yaml")
+
+
+@pytest.mark.parametrize(
+    ("identifier", "settings", "expected"),
+    [
+        ("A1", {"starts": ["noise", "noise"]}, "starts: 'noise' appears twice"),
+        ("A3", {"architectures": ["linear", "linear", "wide-cnn"]}, "architectures: 'linear' appears twice"),
+        ("A5", {"steps": [1, 10, 100, 10]}, "steps: 10 appears twice"),
+        ("A8", {"fresh": {"split": "test"}, "fitted": ["linear", "linear"]}, "fitted: 'linear' appears twice"),
+        ("A11", {"architectures": ["linear", "linear"]}, "architectures: 'linear' appears twice"),
+        ("A12", {"relative_eps": [0.1, 0.1]}, "relative_eps: 0.1 appears twice"),
+        ("B6", {"p": [0.1, 0.1]}, "p: 0.1 appears twice"),
+        ("C2", {"eps": {"l2": [0.5, 0.5]}}, "eps.l2: 0.5 appears twice"),
+        (
+            "C7",
+            {"data": "two", "architecture": "linear", "training": "linear", "eps": 0.2, "fractions": [0.5, 0.5]},
+            "fractions: 0.5 appears twice",
+        ),
+        ("C8", {"limits": [0.0, 0.0]}, "limits: 0.0 appears twice"),
+        ("D4", {"eps": 0.1, "pairs": [["0", "1"], ["0", "1"]]}, "pairs: ('0', '1') appears twice"),
+        ("E4", {"steps": 2, "tasks": {"t": {"merged": "t", "eps": [0.1, 0.1]}}}, "tasks.t.eps: 0.1 appears twice"),
+        ("X3", {"eps": [0.1, 0.1]}, "eps: 0.1 appears twice"),
+        ("X6", {"radii": [0.1, 0.1]}, "radii: 0.1 appears twice"),
+    ],
+)
+def test_a_value_that_appears_twice_is_refused(identifier: str, settings: dict[str, Any], expected: str) -> None:
+    kind = load_experiment(identifier).settings
+    with pytest.raises(UserError) as refused:
+        validate(kind, settings)
+    assert expected in str(refused.value), json.dumps(settings)
+
+
+def test_a10_shows_sets_with_an_image_for_each_train_image(study: Study) -> None:
+    d_det = study.derived["D_det"]
+    derived = {
+        "D_det": d_det,
+        "errors": replace(d_det, method=Misclassified(kind="errors")),
+        "of-test": replace(d_det, splits=("test",)),
+    }
+    needs = a10.needs(Pieces(replace(study, derived=derived)), a10.Settings())
+    assert [need.row for need in needs] == ["D", "D_det"]
+
+
+def test_x3_needs_an_attack_to_compare_with(study: Study) -> None:
+    assert study.robustness is not None
+    alone = replace(study, robustness=replace(study.robustness, attacks=(x3.STANDARD_VERSION,)))
+    with pytest.raises(UserError, match=r"^experiments\.X3\.attacks: the study has no other attack to compare with$"):
+        x3.needs(Pieces(alone), x3.Settings())
+
+
+def test_x4_has_the_starts_of_a1_and_the_seeds_of_both(study: Study) -> None:
+    experiments = {"A1": {"starts": ["images"], "seeds": [0]}, "A2": {"seeds": [0, 1]}, "X4": {}}
+    needs = x4.needs(Pieces(replace(study, seeds=(0, 1), experiments=experiments)), x4.Settings())
+    rows = [(need.row, need.seed) for need in needs]
+    assert len(set(rows)) == len(rows)
+    of_a1 = {"standard", "adversarial", "D_NR-images", "D_R-images"}
+    assert {row for row, seed in rows if seed == 0} == {*of_a1, *a2.DERIVED_SETS}
+    assert {row for row, seed in rows if seed == 1} == {"standard", *a2.DERIVED_SETS}
