@@ -20,7 +20,7 @@ rule all:
         # Artifacts are targets too, so that a damaged payload is made again even if every table exists.
         references(TASKS),
     message:
-        f"study {CONFIG.study}: everything is there"
+        f"study {CONFIG.study}"
 
 
 include: "workflow/rules/data.smk"

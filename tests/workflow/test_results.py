@@ -240,3 +240,10 @@ def test_open_dataset_and_load_model_refuse_in_one_line(smoke: Workspace) -> Non
         open_dataset(reference(smoke, "data", "digits"), "tset")
     with pytest.raises(UserError, match=r"holds no model\.safetensors; an artifact of the stage data has none$"):
         load_model(reference(smoke, "data", "digits"))
+
+
+def test_snakemakes_report_has_the_views_with_their_captions(smoke: Workspace, tmp_path: Path) -> None:
+    smoke.snakemake("--report", str(tmp_path / "report.html"))
+    report = (tmp_path / "report.html").read_text()
+    assert "A table of the study smoke:" in report
+    assert "A figure of the study smoke as bitmap" in report

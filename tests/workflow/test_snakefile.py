@@ -111,6 +111,26 @@ def test_the_expected_time_is_that_of_the_jobs_that_run(workspace: Workspace) ->
     assert "expected to take" not in short.stdout + short.stderr
 
 
+def test_a_run_and_no_dry_run_counts_the_stopped_jobs_anew(workspace: Workspace) -> None:
+    """A dry run beside a run must not make its later tries ask for more memory."""
+    counted = workspace.folder / "results/artifacts/.stops/model/digits-standard"
+    counted.parent.mkdir(parents=True)
+    counted.write_bytes(b".")
+    workspace.snakemake("-n")
+    assert counted.exists()
+    workspace.snakemake("--until", "data")
+    assert not counted.exists()
+
+
+def test_another_folder_takes_the_config_of_the_repository(workspace: Workspace, tmp_path: Path) -> None:
+    done = workspace.snakemake("-n", "--directory", str(tmp_path / "elsewhere"))
+    assert "study smoke" in done.stdout
+    # Its own comes first.
+    (tmp_path / "elsewhere" / "config.yaml").write_text("study: no-such-study\n")
+    done = workspace.snakemake("-n", "--directory", str(tmp_path / "elsewhere"), check=False)
+    assert "'no-such-study' is unknown" in done.stdout + done.stderr
+
+
 def test_lint(workspace: Workspace) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", "--lint"], cwd=workspace.folder, capture_output=True, text=True, check=False

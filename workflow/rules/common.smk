@@ -33,9 +33,12 @@ STARTED = datetime.now(UTC).isoformat(timespec="seconds")
 
 try:
     # Snakemake's `configfile` would evaluate expressions in the file. `config` holds the values of `--config`, or those
-    # that another workflow gives. The file beside that one is not ours.
-    values = read_yaml(HERE / "config.yaml" if IS_MODULE else Path("config.yaml"))
+    # that another workflow gives. The file beside that one is not ours. Another folder (`--directory`) may have its own.
+    own = Path("config.yaml")
+    values = read_yaml(HERE / own if IS_MODULE or not own.exists() else own)
     CONFIG = read_config({**values, **config} if isinstance(values, dict) else values)
+    # The captions of `snakemake --report` name the study.
+    config["study"] = CONFIG.study
     STORE, RAW = map(
         str, map(workflow.modifier.modify_path, (CONFIG.store, CONFIG.raw))
     )
@@ -61,6 +64,9 @@ try:
             DEVICES = choose_devices(CONFIG, is_local=LOCAL, uses_conda=uses_conda)
             planned = make_tasks(PLAN, CONFIG, DEVICES.gpus_per_job)
         store = Store(Path(STORE))
+        if IS_MODULE:
+            # Snakemake ignores the `onstart` of a module.
+            ARTIFACTS.forget_stops()
         for line in prepare(PLAN, planned, ARTIFACTS, store, CONFIG.remote):
             print(f"robustfeatures: {line}", file=sys.stderr)
         missing = [
@@ -140,7 +146,7 @@ def references(artifacts):
     ]
 
 
-def inputs(stage):
+def inputs_of(stage):
     """The input function of a stage's rule: the references of the job's inputs."""
     return lambda wildcards: references(task(f"{stage}/{wildcards.name}").inputs)
 
@@ -155,7 +161,7 @@ def finished_parts(stage):
     return parts
 
 
-def asks(stage, is_part=False):
+def resources_of(stage, is_part=False):
     """The resources of a stage's job, by its recipe; more time on each retry, and more memory after a failure."""
 
     def memory(wildcards, attempt):
@@ -179,7 +185,7 @@ def asks(stage, is_part=False):
     }
 
 
-def threads(stage):
+def threads_of(stage):
     """The threads of a stage's job: those of a process, for each of its processes."""
     return (
         lambda wildcards: CONFIG.threads_per_job
@@ -191,28 +197,26 @@ def threads(stage):
 CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.yaml"
 
 
-onstart:
-    if workflow.is_main_process and LOCAL:
-        from robustfeatures.tools.expectation import expect
+def say_expectation():
+    """Log how long the jobs of this run should take on this machine, if that is long."""
+    from robustfeatures.tools.expectation import expect
 
-        used = "cuda" if USES_GPUS else "cpu"
-        outputs = {
-            str(path) for job in workflow.dag.needrun_jobs() for path in job.output
-        }
-        expected = expect(
-            PLAN,
-            [
-                each
-                for each in planned
-                if str(ARTIFACTS.reference(each.name)) in outputs
-            ],
-            ARTIFACTS,
-            CONFIG,
-            cores=workflow.cores,
-            device=used,
-        )
-        if expected:
-            logger.info(expected)
+    outputs = {str(path) for job in workflow.dag.needrun_jobs() for path in job.output}
+    tasks = [each for each in planned if str(ARTIFACTS.reference(each.name)) in outputs]
+    device = "cuda" if USES_GPUS else "cpu"
+    expected = expect(
+        PLAN, tasks, ARTIFACTS, CONFIG, cores=workflow.cores, device=device
+    )
+    if expected:
+        logger.info(expected)
+
+
+onstart:
+    if workflow.is_main_process:
+        # A dry run beside this one must not do it.
+        ARTIFACTS.forget_stops()
+        if LOCAL:
+            say_expectation()
 
 
 def say_last(lines):

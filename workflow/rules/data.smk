@@ -1,7 +1,7 @@
 rule data:
     """Convert raw images to uint8 and split them into train, validation and test."""
     input:
-        inputs("data"),
+        inputs_of("data"),
     output:
         "results/artifacts/data/{name}.json",
     log:
@@ -12,7 +12,7 @@ rule data:
         CONDA
     threads: CONFIG.threads_per_job
     resources:
-        **asks("data"),
+        **resources_of("data"),
     message:
         "data {wildcards.name}"
     shell:

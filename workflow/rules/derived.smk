@@ -1,7 +1,7 @@
 rule derived:
     """Isolate robust or non-robust features: derive data sets with a trained network."""
     input:
-        inputs("derived"),
+        inputs_of("derived"),
         finished_parts("derived"),
     output:
         "results/artifacts/derived/{name}.json",
@@ -13,7 +13,7 @@ rule derived:
         CONDA
     threads: CONFIG.threads_per_job
     resources:
-        **asks("derived"),
+        **resources_of("derived"),
     message:
         "derived {wildcards.name}"
     shell:
@@ -23,7 +23,7 @@ rule derived:
 rule derived_part:
     """Make some blocks of a derived data set; other jobs make the others."""
     input:
-        inputs("derived"),
+        inputs_of("derived"),
     output:
         "results/artifacts/.parts/derived/{name}/{part}-of-{parts}.json",
     log:
@@ -37,7 +37,7 @@ rule derived_part:
         CONDA
     threads: CONFIG.threads_per_job
     resources:
-        **asks("derived", is_part=True),
+        **resources_of("derived", is_part=True),
     params:
         whole=lambda wildcards: str(ARTIFACTS.reference(f"derived/{wildcards.name}")),
     message:

@@ -1,7 +1,7 @@
 rule evaluation:
     """Evaluate networks on one split of one data set under attacks."""
     input:
-        inputs("evaluation"),
+        inputs_of("evaluation"),
         finished_parts("evaluation"),
     output:
         "results/artifacts/evaluation/{name}.json",
@@ -13,7 +13,7 @@ rule evaluation:
         CONDA
     threads: CONFIG.threads_per_job
     resources:
-        **asks("evaluation"),
+        **resources_of("evaluation"),
     message:
         "evaluation {wildcards.name}"
     shell:
@@ -23,7 +23,7 @@ rule evaluation:
 rule evaluation_part:
     """Evaluate networks on some of the images; other jobs do the others."""
     input:
-        inputs("evaluation"),
+        inputs_of("evaluation"),
     output:
         "results/artifacts/.parts/evaluation/{name}/{part}-of-{parts}.json",
     log:
@@ -37,7 +37,7 @@ rule evaluation_part:
         CONDA
     threads: CONFIG.threads_per_job
     resources:
-        **asks("evaluation", is_part=True),
+        **resources_of("evaluation", is_part=True),
     params:
         whole=lambda wildcards: str(ARTIFACTS.reference(f"evaluation/{wildcards.name}")),
     message:

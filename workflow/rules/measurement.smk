@@ -1,7 +1,7 @@
 rule measurement:
     """Measure anything except accuracies: the papers' toy models, transfer, gradients, weights."""
     input:
-        inputs("measurement"),
+        inputs_of("measurement"),
     output:
         "results/artifacts/measurement/{name}.json",
     log:
@@ -12,7 +12,7 @@ rule measurement:
         CONDA
     threads: CONFIG.threads_per_job
     resources:
-        **asks("measurement"),
+        **resources_of("measurement"),
     message:
         "measurement {wildcards.name}"
     shell:

@@ -1,7 +1,7 @@
 rule model:
     """Train networks, in the standard way or adversarially, on original or derived data sets."""
     input:
-        inputs("model"),
+        inputs_of("model"),
     output:
         "results/artifacts/model/{name}.json",
     log:
@@ -10,9 +10,9 @@ rule model:
         "results/benchmarks/model/{name}.tsv"
     conda:
         CONDA
-    threads: threads("model")
+    threads: threads_of("model")
     resources:
-        **asks("model"),
+        **resources_of("model"),
     message:
         "model {wildcards.name}"
     shell:

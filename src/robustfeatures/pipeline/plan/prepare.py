@@ -46,7 +46,6 @@ def prepare(
     """
     there = sum(artifacts.reference(name).exists() for task in tasks for name in task.artifacts)
     open_store(store.root, expected=there)
-    artifacts.forget_stops()
     damaged = fetch_planned(remote, plan, artifacts, store)
     records = {name: recipe.record() for name, recipe in plan.recipes.items()}
     _write_plans(records, tasks, artifacts)

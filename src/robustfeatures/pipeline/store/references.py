@@ -56,7 +56,7 @@ class Artifacts:
             file.write(b".")
 
     def stops(self, name: str, part: int | str | None = None) -> int:
-        """How often a job, or a part of it, ended because it was told to, since the last plan."""
+        """How often a job, or a part of it, ended because it was told to, since the last run began."""
         try:
             return self._stops(name, part).stat().st_size
         except ABSENT:
