@@ -248,7 +248,11 @@ def _contamination_claims(results: Results) -> list[Claim]:
 
     instead = value(PIXEL, "usefulness", "-snout + pixel") - value(PIXEL, "usefulness", "snout + pixel")
     preferred = value(PIXEL, "effect", "-snout + pixel") - value(PIXEL, "effect", "snout + pixel").abs()
+    pixel = value("D", "usefulness", "odd first pixel")
+    weak = pixel.combine(-value("D", "robust usefulness", "odd first pixel"), min)
     contaminated = [
+        ("f1 is robustly useful on D (equation 6)", value("D", "robust usefulness", "snout")),
+        ("f3 is useful on D, but not robustly useful (equation 7: the smaller of both margins)", weak),
         ("f4 = f1 + f3 is useful on D", value("D", "usefulness", "snout + pixel")),
         ("f4 is not robustly useful on D (equation 8)", -value("D", "robust usefulness", "snout + pixel")),
         ("f4 is still correlated with the new label", value(PIXEL, "usefulness", "snout + pixel")),
