@@ -52,7 +52,7 @@ class Results:
         the evaluations has no such file.
     payloads: the data set or weights of each (row, seed).
     published: the rows that the paper prints (columns as in the table, accuracy in percent), their source and setting.
-    comparable: whether the study repeats the paper's setting in its size, so that both fit in one row.
+    comparable: whether the study has the paper's data set, whole, so that both fit in one row.
     notes: warnings about the measurements; table and figure print them.
     failed_gates: a line for each network or derived set that does not reach a gate of the study. If there is one, no
         claim is tested.
@@ -84,7 +84,7 @@ class Results:
 
     @property
     def comparable_rows(self) -> pd.DataFrame | None:
-        """The paper's rows if the study repeats their setting in its size, else None."""
+        """The paper's rows if the study has their data set, whole; else None."""
         return self.published if self.comparable else None
 
 
