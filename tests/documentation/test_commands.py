@@ -15,8 +15,9 @@ from tests.documentation.pages import LANGUAGES, PAGES, find_blocks, find_pages,
 
 TESTS = "it runs these tests"
 MNIST = "the images of MNIST are not in the repository; the test below reads the study"
-INSTALLS = "it installs packages; .ci/run does so"
+INSTALLS = "it makes an environment; .ci/run does so"
 CANNOT_RUN = {
+    "python -m venv .venv && source .venv/bin/activate": INSTALLS,
     "pip install -e .": INSTALLS,
     "pip install -e '.[slurm]'": INSTALLS,
     "pip install -e '.[test,docs]'": INSTALLS,
