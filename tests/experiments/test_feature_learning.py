@@ -207,6 +207,8 @@ def test_published_pairs_are_those_of_the_study() -> None:
 def test_a_pair_that_is_not_there_is_reported() -> None:
     with pytest.raises(UserError, match=r"^experiments\.D4\.pairs: the data set has no two classes '0 -> 2'"):
         d4.table(d4_results(classes="01"))
+    with pytest.raises(UserError, match=r"^experiments\.D4\.pairs: the data set has no two classes '0 -> 2'"):
+        d4.claims(d4_results(classes="01"))
 
 
 def test_the_matrix_has_source_rows_and_target_columns() -> None:
@@ -233,6 +235,8 @@ def test_claims_of_attacks_are_over_the_named_pairs_and_net_of_the_success_witho
     # 35 and 37 net of the 5 that pass for their target unattacked, against 5.
     assert considerably == [12.5, 13.5]
     assert low == [[15.0, 15.0], [15.0, 15.0]]
+    rows.loc[(rows["row"] == "RF-PGD") & (rows["victim"] == "adversarial"), "reached"] = 8
+    assert [claim.values for claim in d4.claims(results)[2:]] == [[15.0, 15.0], [17.0, 17.0]]
 
 
 def test_plain_errors_are_no_success_of_an_attack() -> None:

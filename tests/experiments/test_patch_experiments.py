@@ -80,7 +80,7 @@ def courses() -> list[dict[str, Any]]:
             rows.append(course("standard", seed, step, 0.1, 0.1 + 0.01 * step, rotated=0.0, robust=0.0))
             late = max(step - change, 0)
             non_robust = 0.1 + 0.02 * min(step, change)
-            attacked = {"planted": 0.0, "robust": 0.5} if late else {"rotated": 0.0, "pgd": 0.0, "robust": 0.0}
+            attacked = {"planted": 0.0, "robust": 0.0} if late else {"rotated": 0.0, "pgd": 0.0, "robust": 0.0}
             rows.append(course("adversarial", seed, step, 0.1 + 0.02 * late, non_robust, **attacked))
     return rows
 

@@ -12,6 +12,7 @@ from robustfeatures.derived.settings import Misclassified
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments import a10_sample_grids as a10
+from robustfeatures.experiments import c1_training_set_size as c1
 from robustfeatures.experiments import x3_autoattack as x3
 from robustfeatures.experiments import x4_intervals as x4
 from robustfeatures.experiments.catalogue import load_experiment
@@ -45,6 +46,8 @@ def study() -> Study:
         ("C8", {"limits": [0.0, 0.0]}, "limits: 0.0 appears twice"),
         ("D4", {"eps": 0.1, "pairs": [["0", "1"], ["0", "1"]]}, "pairs: ('0', '1') appears twice"),
         ("E4", {"steps": 2, "tasks": {"t": {"merged": "t", "eps": [0.1, 0.1]}}}, "tasks.t.eps: 0.1 appears twice"),
+        ("B6", {"curve_k": [2.0, 2.0]}, "curve_k: 2.0 appears twice"),
+        ("E2", {"sweep_clusters": [4, 4]}, "sweep_clusters: 4 appears twice"),
         ("X3", {"eps": [0.1, 0.1]}, "eps: 0.1 appears twice"),
         ("X6", {"radii": [0.1, 0.1]}, "radii: 0.1 appears twice"),
     ],
@@ -72,6 +75,19 @@ def test_x3_needs_an_attack_to_compare_with(study: Study) -> None:
     alone = replace(study, robustness=replace(study.robustness, attacks=(x3.STANDARD_VERSION,)))
     with pytest.raises(UserError, match=r"^experiments\.X3\.attacks: the study has no other attack to compare with$"):
         x3.needs(Pieces(alone), x3.Settings())
+
+
+def test_x3_has_the_starts_of_a1(study: Study) -> None:
+    experiments = {"A1": {"starts": ["images"]}, "X3": {}}
+    needs = x3.needs(Pieces(replace(study, seeds=(0,), experiments=experiments)), x3.Settings())
+    assert [need.row for need in needs] == ["standard", "adversarial", "D_NR-images", "D_R-images"]
+
+
+def test_c1_takes_a_size_once(study: Study) -> None:
+    size = c1.Size(samples=40, epochs=2)
+    settings = c1.Settings(eps={"l2": (0.5,)}, sizes=(size, replace(size, epochs=3)))
+    with pytest.raises(UserError, match=r"^experiments\.C1\.sizes: 40 samples appear twice$"):
+        c1.needs(Pieces(study), settings)
 
 
 def test_x4_has_the_starts_of_a1_and_the_seeds_of_both(study: Study) -> None:

@@ -109,6 +109,15 @@ def test_b1_repeats_its_sentences_in_each_variant() -> None:
     assert [sentence for sentence, verdict in repeated.items() if verdict != "held"] == [own[3], own[4]]
 
 
+def test_b1_refuses_two_variants_of_one_name() -> None:
+    study = read_study(STUDIES / "two-pathways-cifar10.yaml")
+    again = b1.Settings(pathway_1="a", pathway_2="b", also=(b1.Variant(pathway_1="c", pathway_2="d"),))
+    with pytest.raises(
+        UserError, match=r"^experiments\.B1\.also: two variants have the same data set and architecture$"
+    ):
+        b1.needs(Pieces(study), again)
+
+
 def test_b1_probes_one_model_per_variant_and_pathway() -> None:
     study = read_study(STUDIES / "two-pathways-cifar10.yaml")
     pieces = Pieces(replace(study, seeds=(0,)))
@@ -219,6 +228,25 @@ def test_b3_does_not_judge_a_transition_that_does_not_happen() -> None:
     rows = grid_rows({"D": lambda decay, seed: 4e3 * decay + seed, "D_shift": lambda decay, seed: 80.0 + seed})
     *_, sharp = b3.claims(results(b3.Settings(grid="any"), evaluations=rows))
     assert verdicts([sharp]) == ["not tested"]
+    assert "do not cross" in sharp.quantity
+
+
+@pytest.mark.parametrize("fields", [{"weight_decay"}, {"weight_decay", "learning_rate", "augmentation", "batch_size"}])
+def test_another_grid_than_table_5_is_not_compared_with_it(fields: set[str]) -> None:
+    published = read_published(b3.EXPERIMENT, "CIFAR-10")
+    assert published is not None
+    rows = pd.DataFrame(published["rows"]).query("augmentation == 'no' and learning_rate == 0.1")
+    rows = rows.assign(batch_size=128, eps=0.0, row="cell", seed=0, label_shift=(rows["test_set"] != "D").astype(int))
+    kept = rows.drop(columns=["test_set", *({"learning_rate", "augmentation"} - fields)])
+    kept = kept if "batch_size" in fields else kept.drop(columns="batch_size")
+    given = replace(
+        results(b3.Settings(grid="any"), evaluations=kept),
+        published=pd.DataFrame(published["rows"]),
+        comparable=True,
+    )
+    table = b3.table(given)
+    assert len(table) == len(rows)
+    assert table["published_accuracy"].isna().all()
 
 
 def test_b3_needs_a_grid_along_the_weight_decay() -> None:

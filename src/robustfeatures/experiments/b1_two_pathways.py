@@ -85,8 +85,11 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One probed model per variant, pathway and seed.
 
     Raises:
-        UserError: D_det has no validation split.
+        UserError: D_det has no validation split, or two variants have the same data set and architecture.
     """
+    suffixes = [variant.suffix for variant in settings.variants()]
+    if len(set(suffixes)) < len(suffixes):
+        raise UserError("experiments.B1.also: two variants have the same data set and architecture")
     if "validation" not in pieces.derived_set("D_det").splits:
         raise UserError("derived.D_det.splits: 'validation' is missing")
 
@@ -235,7 +238,7 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
             at(last, PATHWAY_2, "train") - CLOSE,
         ),
         (
-            f"On pathway 2 validation accuracy stagnates below (100 and 81 %: taken as {OVERFIT:g} points)",
+            f"Pathway 2 ends with less validation than training accuracy (81 and 100 %: taken as {OVERFIT:g} points)",
             f"train minus validation minus {OVERFIT:g}, last epoch",
             at(last, PATHWAY_2, "train") - at(last, PATHWAY_2, "validation") - OVERFIT,
         ),

@@ -108,7 +108,11 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Section 3 on the chosen cells."""
+    """The claims of Section 3 on the chosen cells.
+
+    Robust features push the accuracy on D below chance, because no label of D_det is true. So an accuracy at chance is
+    no proof that non-robust features are absent; one above it shows that they are there.
+    """
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.summaries import select_by_seed
 

@@ -124,7 +124,9 @@ def claims(results: Results) -> list[Claim]:
     decays = curves.columns.to_numpy(dtype=float)
     crossing, low, high = find_crossing(line)
     turns = [fit_transition(decays, curve) for curve in curves.to_numpy()]
-    at = f"the two cross at weight decay {crossing:.3g}, 95 % interval over seeds {low:.3g} to {high:.3g} (bootstrap)"
+    cross = all(turn.crosses for turn in turns)
+    ends = f"95 % interval over seeds {low:.3g} to {high:.3g} (bootstrap)"
+    at = f"the two cross at weight decay {crossing:.3g}, {ends}" if cross else "in a seed the two do not cross"
     learned = line.pivot_table(index="seed", columns=DECAY, values="D")
     return [
         *_unregularised_claims(results),
@@ -138,9 +140,7 @@ def claims(results: Results) -> list[Claim]:
             "The transition is sharp (the middle half of it is taken within half the weight decay at which they cross)",
             SECTION,
             f"half of the crossing minus the width of the middle half, in percent of the largest weight decay; {at}",
-            [percent((turn.crossing / 2 - (turn.ends - turn.begins)) / decays[-1]) for turn in turns]
-            if all(turn.crosses for turn in turns)
-            else [],
+            [percent((turn.crossing / 2 - (turn.ends - turn.begins)) / decays[-1]) for turn in turns] if cross else [],
         ),
     ]
 

@@ -31,7 +31,7 @@ DERIVATION = "our derivation, in theory/toy_linear_model.py"
 # Thresholds for "with high probability", percent of the cells, and for "approaches 1", percent of the sample.
 HIGH = 95.0
 FITTED = 99.9
-# The closed form holds if no two examples share a noise coordinate; so many pairs may be expected to.
+# The closed form holds if no two examples share a noise coordinate. This is the largest expected number of such pairs.
 MOST_SHARED = 0.01
 VALUES = (
     *("derived", "printed", "printed_as_read", "disputed"),
@@ -75,7 +75,7 @@ class Settings(Strict):
     """The n of the curves."""
     curve_eps: Size = 0.3
     """The eps of the curves."""
-    curve_k: tuple[Ratio, Ratio] = (1.05, 20.0)
+    curve_k: Annotated[tuple[Ratio, Ratio], Distinct] = (1.05, 20.0)
     """The k of the curves, one on either side of the threshold."""
 
     def grid(self) -> dict[str, list[float]]:

@@ -15,6 +15,7 @@ from robustfeatures.attacks.evaluating.settings import Noise
 from robustfeatures.attacks.settings import NormName
 from robustfeatures.data.settings import Subset
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
+from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import (
     NORM_NAMES,
@@ -84,7 +85,13 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """D, and one evaluation per norm, radius, size and seed; those of radius 0 are the same in both norms.
 
     With `transfer` also a measurement and an evaluation per seed.
+
+    Raises:
+        UserError: a number of images appears twice.
     """
+    for place, size in enumerate(settings.sizes):
+        if size.samples in [each.samples for each in settings.sizes[:place]]:
+            raise UserError(f"experiments.C1.sizes: {size.samples} samples appear twice")
     found = [Need("D", pieces.study.seeds[0], pieces.data())]
     for seed in pieces.study.seeds:
         if settings.transfer is not None:

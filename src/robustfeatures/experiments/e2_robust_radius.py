@@ -18,6 +18,7 @@ from robustfeatures.experiments.e1_feature_averaging import Training
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.parameters import Distinct
 from robustfeatures.theory.ideal_radii import OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, count_positive, ideal_radius
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Settings(Strict):
     """The networks of E1."""
     positive_share: Fraction = 0.3
     """The share of clusters in J_+ with unequal sides; with equal sides it is one half."""
-    relative_radii: Annotated[Sequence[Annotated[float, Ge(0)]], MinLen(2)] = tuple(
+    relative_radii: Annotated[Sequence[Annotated[float, Ge(0)]], MinLen(2), Distinct] = tuple(
         round(0.05 * number, 2) for number in range(21)
     )
     """L2 radii over sqrt(d)."""
@@ -62,9 +63,9 @@ class Settings(Strict):
     """The steps of PGD."""
     pgd_relative_step_size: Annotated[float, Gt(0)] = 0.1
     """The length of a step of PGD as a share of the radius."""
-    sweep_clusters: Annotated[Sequence[Annotated[int, Ge(2)]], MinLen(2)] = (2, 4, 6, 10, 16, 24, 36, 50)
+    sweep_clusters: Annotated[Sequence[Annotated[int, Ge(2)]], MinLen(2), Distinct] = (2, 4, 6, 10, 16, 24, 36, 50)
     """The numbers of clusters of the sweep."""
-    sweep_dimensions: Annotated[Sequence[Annotated[int, Ge(1)]], MinLen(1)] = (500, 1000, 2000, 5000, 10000)
+    sweep_dimensions: Annotated[Sequence[Annotated[int, Ge(1)]], MinLen(1), Distinct] = (500, 1000, 2000, 5000, 10000)
     """The dimensions of the sweep."""
     sweep_test_samples: Annotated[int, Ge(1)] = 200
     """The number of test points in the sweep."""

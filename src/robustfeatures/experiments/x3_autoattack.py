@@ -41,7 +41,7 @@ class Settings(Strict):
     of: Literal["A1", "C3"] = "A1"
     """The experiment whose networks are attacked. Those of C3 are attacked at the radius of their training."""
     starts: a1.Starts | None = None
-    """What the inversions of D_R and D_NR of A1 start from; by default images and noise."""
+    """What the inversions of D_R and D_NR of A1 start from; by default those of A1 in the study."""
     attacks: Attacks = (STANDARD_VERSION,)
     """The attacks that follow those of the study."""
     eps: Annotated[tuple[PositiveFloat, ...], MinLen(1), Distinct] | None = None
@@ -54,8 +54,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One evaluation per robust accuracy and seed, under the study's attacks and those that follow.
 
     Raises:
-        UserError: the networks are those of C3, and the study has no C3, or a setting has no effect; or nothing
-            precedes the attacks that follow.
+        UserError: the study has no attack to compare with, lacks C3, or has a setting that C3's networks do not use.
     """
     # Rows are cumulative, so what the study's attacks reach alone can be read only before the others.
     own = [attack for attack in pieces.robustness.attacks if attack not in settings.attacks]
@@ -85,8 +84,9 @@ def _find_networks(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
 
 
 def _networks_of_a1(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
+    starts = settings.starts or pieces.study.experiment_settings("A1", a1.Settings).starts
     for seed in pieces.study.seeds:
-        for row, network in a1.find_networks(pieces, seed, settings.starts or a1.Settings().starts).items():
+        for row, network in a1.find_networks(pieces, seed, starts).items():
             yield row, seed, network, None, settings.eps or pieces.robustness.eps
 
 

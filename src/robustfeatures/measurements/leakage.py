@@ -4,8 +4,8 @@ Goh (2019), "Robust Feature Leakage", response 2 in "A Discussion of 'Adversaria
 Features'" (distill.pub, doi 10.23915/distill.00019.2). The features are the logits f_i(x) = w_i . x + b_i of a linear
 network trained adversarially. The response asks for two things, computed here in closed form:
 
-1. f_i is 0-robustly useful for class i. (The response asks for it for one of the classes, which is weaker.) Scale f_i and w_i so that f_i has mean 0 and standard deviation 1, and let
-   y = 1 for class i and -1 for the others. Then
+1. f_i is 0-robustly useful for class i. (The response asks for it for one of the classes, which is weaker.) Scale f_i
+   and w_i so that f_i has mean 0 and standard deviation 1, and let y = 1 for class i and -1 for the others. Then
    E[inf over ||delta|| <= eps of y f_i(x + delta)] = E[y f_i(x)] - eps ||w_i|| > 0. Here all images have the same
    weight, so most have y = -1; the response does not give the weights.
 2. The prediction is constant in the ball of radius eps round at least 80 % of the test images. For a linear network

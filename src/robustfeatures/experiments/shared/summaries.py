@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Results
 
 ACCURACY = ("accuracy",)
+# Columns of printed rows that need not be among those of a table.
+UNMATCHED = ("eps", "setting")
 
 
 def summarise_seeds(rows: pd.DataFrame, by: Sequence[str], *, values: Sequence[str] = ACCURACY) -> pd.DataFrame:
@@ -43,15 +45,15 @@ def add_published(
     """Add to the table the columns `published_x` and `difference_x` (measured minus published) per quantity x of
     `values`.
 
-    They are filled only where the study repeats the paper's setting and the paper prints one number for these `on`.
+    They are filled only where the study repeats the paper's setting and the paper prints the number. If the table does
+    not have the printed columns, such as those of another grid, nothing is filled.
     """
     printed = results.comparable_rows
-    if printed is None or not set(on) <= set(printed):
+    if printed is None or not {*on} <= {*printed} or not {*printed} <= {*on, *values, *UNMATCHED}:
         beside = table.assign(**{f"published_{value}": float("nan") for value in values})
     else:
         known = [value for value in values if value in printed]
-        single = printed.drop_duplicates(list(on), keep=False)[[*on, *known]]
-        renamed = single.rename(columns={value: f"published_{value}" for value in known})
+        renamed = printed[[*on, *known]].rename(columns={value: f"published_{value}" for value in known})
         beside = table.merge(renamed, on=list(on), how="left", validate="one_to_one")
     for value in values:
         column = f"published_{value}"

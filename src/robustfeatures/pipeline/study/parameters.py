@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -18,10 +18,10 @@ from robustfeatures.training.settings import Model
 # Names are parts of file names and of commands.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Sequence[Any])
 
 
-def _check_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+def _check_distinct(values: T) -> T:
     for place, value in enumerate(values):
         if value in values[:place]:
             raise ValueError(f"{value!r} appears twice")

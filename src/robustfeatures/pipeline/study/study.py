@@ -105,7 +105,7 @@ class Study(Strict):
     """The setting of the papers whose published numbers stand beside the measured ones, such as `CIFAR-10`."""
     reduced: bool = False
     """Whether the data are others than the paper's or a part of them, so that nothing is compared with its numbers. A
-    validation split, on which no network trains, is no such part."""
+    validation split does not count as a part."""
 
     def all_data(self) -> dict[str, Data]:
         """Every data set of the study by its field."""
