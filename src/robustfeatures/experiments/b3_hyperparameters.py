@@ -126,7 +126,11 @@ def claims(results: Results) -> list[Claim]:
     turns = [fit_transition(decays, curve) for curve in curves.to_numpy()]
     cross = all(turn.crosses for turn in turns)
     ends = f"95 % interval over seeds {low:.3g} to {high:.3g} (bootstrap)"
-    at = f"the two cross at weight decay {crossing:.3g}, {ends}" if cross else "in a seed the two do not cross"
+    at = (
+        f"the two cross at weight decay {crossing:.3g}, {ends}"
+        if cross
+        else "not tested: in a seed the two do not cross"
+    )
     learned = line.pivot_table(index="seed", columns=DECAY, values="D")
     return [
         *_unregularised_claims(results),

@@ -166,6 +166,7 @@ def claims(results: Results) -> list[Claim]:
     by_seed = rows.groupby(["victim", "row", "seed"])
     success, net = by_seed["success"].mean(), by_seed["net"].mean()
     nrf, rf = net[STANDARD, NRF], net[STANDARD, RF]
+    failed = "" if nrf.mean() > LOW else f"; not tested: NRF-PGD has {nrf.mean():.3g} % on the standard one"
     return [
         Claim(
             "On standard-trained networks the success of attacks by non-robust features is high (over half)",
@@ -186,8 +187,8 @@ def claims(results: Results) -> list[Claim]:
             Claim(
                 f"After adversarial training the success of both attacks is low (under {LOW:g} %)",
                 SECTION,
-                f"{LOW:g} minus the net success on the adversarially trained network, pairs of the table",
-                list(LOW - net[ADVERSARIAL, attack]) if nrf.mean() > LOW else [],
+                f"{LOW:g} minus the net success on the adversarially trained network, pairs of the table{failed}",
+                [] if failed else list(LOW - net[ADVERSARIAL, attack]),
                 setting=attack,
             )
             for attack in (NRF, RF)
