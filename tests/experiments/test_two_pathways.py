@@ -1,8 +1,7 @@
-"""B1 to B5: their tables and claims from known histories and evaluations."""
+"""B1, B2, B4 and B5: their tables and claims from known histories and evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import b1_two_pathways as b1
 from robustfeatures.experiments import b2_transferring_examples as b2
-from robustfeatures.experiments import b3_hyperparameters as b3
 from robustfeatures.experiments import b4_transfer_while_training as b4
 from robustfeatures.experiments import b5_cross_set_transfer as b5
 from robustfeatures.experiments.experiment import Results
@@ -22,25 +20,7 @@ from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.report.building import read_published
 from robustfeatures.pipeline.study.study import Study, read_study
 from robustfeatures.training.settings import Model
-from tests.conftest import REPOSITORY
-
-SEEDS = (0, 1, 2)
-STUDIES = REPOSITORY / "workflow" / "studies"
-
-
-def results(settings: Any, histories: pd.DataFrame | None = None, evaluations: pd.DataFrame | None = None) -> Results:
-    nothing = pd.DataFrame()
-    return Results(
-        evaluations=nothing if evaluations is None else evaluations,
-        histories=nothing if histories is None else histories,
-        measurements=nothing,
-        payloads={},
-        settings=settings,
-    )
-
-
-def verdicts(claims: list[Any]) -> list[object]:
-    return [claim.judge()["verdict"] for claim in claims]
+from tests.experiments.two_pathways_rows import SEEDS, STUDIES, grid_rows, results, verdicts
 
 
 def curves() -> pd.DataFrame:
@@ -143,38 +123,6 @@ def test_b1_probes_one_model_per_variant_and_pathway() -> None:
     assert parameters.architecture.name == "resnet18"
 
 
-# The columns of an evaluation on these images, D relabelled among them.
-TESTED: dict[str, dict[str, Any]] = {
-    b2.SELECTION: {"label_shift": 0, "split": "validation", "eps": 0.0},
-    "D": {"label_shift": 0, "split": "test", "eps": 0.0},
-    "D_shift": {"label_shift": 1, "split": "test", "eps": 0.0},
-}
-
-
-def grid_rows(sets: dict[str, Callable[[float, int], float]], rows: tuple[str, ...] = ("cell",)) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {
-                "row": row,
-                "seed": seed,
-                **TESTED[test_set],
-                "accuracy": value(decay, seed),
-                "learning_rate": rate,
-                "augmentation": augmentation,
-                "weight_decay": decay,
-            }
-            for row in rows
-            for seed in SEEDS
-            for rate, augmentation, decays in (
-                (0.5, "none", (0.0, 1e-3, 2e-3, 3e-3)),
-                (0.5, "crop_padding4_flip", (0.0, 3e-3)),
-            )
-            for decay in decays
-            for test_set, value in sets.items()
-        ]
-    )
-
-
 def test_b2_chooses_by_validation_and_keeps_every_cell() -> None:
     """The cell that is best on the test split is not the one that is best on the validation split."""
     rows = grid_rows(
@@ -197,120 +145,6 @@ def test_b2_chooses_by_validation_and_keeps_every_cell() -> None:
     assert list(does_not.values) == pytest.approx([-20.0] * 3)
     # Of ten classes, 30 to 32 % of D where chance is 10 %.
     assert list(nothing.values) == pytest.approx([-20.0, -21.0, -22.0])
-
-
-def test_b3_finds_the_crossing_of_its_longest_series() -> None:
-    """D rises by 40 points per 1e-3, D_shift falls by as much, from 0 and 100: they cross at 1.25e-3."""
-    rows = grid_rows(
-        {"D": lambda decay, seed: 4e4 * decay + seed, "D_shift": lambda decay, seed: 100 - 4e4 * decay + seed}
-    )
-    rows = rows.assign(row=[f"cell-{number}" for number in range(len(rows))])
-    given = results(b3.Settings(grid="any"), evaluations=rows)
-    line = b3.select_series(given)
-    assert set(line["augmentation"]) == {"no"}
-    assert sorted(line["weight_decay"].unique()) == [0.0, 1e-3, 2e-3, 3e-3]
-    crossing, low, high = b3.find_crossing(line)
-    assert (crossing, low, high) == pytest.approx((1.25e-3, 1.25e-3, 1.25e-3))
-    pathway_2, pathway_1, sharp = b3.claims(given)
-    # D is 0, 1 and 2 without weight decay, and 120 points higher with most of it.
-    assert pathway_2.setting == "learning rate 0.5"
-    assert list(pathway_2.values) == [100.0, 92.0, 84.0]
-    assert list(pathway_1.values) == pytest.approx([120.0] * 3)
-    assert verdicts([pathway_2, pathway_1, sharp]) == ["held", "held", "contradicted"]
-    assert "0.00125" in sharp.quantity
-    # The middle half of a straight rise is half of the series.
-    assert list(sharp.values) == pytest.approx([100 * (0.625 - 1.5) / 3] * 3)
-    assert len(b3.table(given)) == 12
-    b3.figure(given).canvas.draw()
-
-
-def test_b3_does_not_judge_a_transition_that_does_not_happen() -> None:
-    rows = grid_rows({"D": lambda decay, seed: 4e3 * decay + seed, "D_shift": lambda decay, seed: 80.0 + seed})
-    *_, sharp = b3.claims(results(b3.Settings(grid="any"), evaluations=rows))
-    assert verdicts([sharp]) == ["not tested"]
-    assert sharp.quantity.endswith("; not tested: in a seed the two do not cross")
-
-
-@pytest.mark.parametrize("fields", [{"weight_decay"}, {"weight_decay", "learning_rate", "augmentation", "batch_size"}])
-def test_another_grid_than_table_5_is_not_compared_with_it(fields: set[str]) -> None:
-    published = read_published(b3.EXPERIMENT, "CIFAR-10")
-    assert published is not None
-    rows = pd.DataFrame(published["rows"]).query("augmentation == 'no' and learning_rate == 0.1")
-    rows = rows.assign(batch_size=128, eps=0.0, row="cell", seed=0, label_shift=(rows["test_set"] != "D").astype(int))
-    kept = rows.drop(columns=["test_set", *({"learning_rate", "augmentation"} - fields)])
-    kept = kept if "batch_size" in fields else kept.drop(columns="batch_size")
-    given = replace(
-        results(b3.Settings(grid="any"), evaluations=kept),
-        published=pd.DataFrame(published["rows"]),
-        comparable=True,
-    )
-    table = b3.table(given)
-    assert len(table) == len(rows)
-    assert table["published_accuracy"].isna().all()
-
-
-def test_b3_needs_a_grid_along_the_weight_decay() -> None:
-    study = read_study(STUDIES / "digits-full.yaml")
-    grids = {name: replace(grid, cells=({"learning_rate": (0.1,)},)) for name, grid in study.grids.items()}
-    with pytest.raises(UserError, match=r"^grids.pathways.cells: none varies weight_decay"):
-        b3.needs(Pieces(replace(study, grids=grids)), b3.Settings(grid="pathways"))
-
-
-def test_b3_stands_beside_table_5() -> None:
-    """Every number of the published table finds its cell of the full study's grid."""
-    study = read_study(STUDIES / "two-pathways-cifar10.yaml")
-    published = read_published(b3.EXPERIMENT, "CIFAR-10")
-    assert published is not None
-    rows = pd.DataFrame(
-        [
-            {"row": cell.name, "seed": 0, **TESTED[test_set], "accuracy": 50.0, **cell.varied}
-            for cell in study.cells("table-5")
-            for test_set in ("D", "D_shift")
-        ]
-    )
-    given = replace(
-        results(b3.Settings(grid="table-5"), evaluations=rows),
-        published=pd.DataFrame(published["rows"]),
-        comparable=True,
-    )
-    table = b3.table(given)
-    assert len(table) == 32
-    assert table["published_accuracy"].notna().all()
-    assert (table.loc[table["test_set"] == "D", "published_accuracy"].sum()) == pytest.approx(
-        sum(row["accuracy"] for row in published["rows"] if row["test_set"] == "D")
-    )
-
-
-def published_grid(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Table 5 as evaluations of one seed."""
-    found = pd.DataFrame([{**row, **TESTED[row["test_set"]]} for row in rows]).drop(columns="test_set")
-    augmentation = found["augmentation"].map({"yes": "crop_padding4_flip", "no": "none"})
-    return found.assign(augmentation=augmentation, row="cell", seed=0)
-
-
-def test_b3_holds_on_table_5() -> None:
-    published = read_published(b3.EXPERIMENT, "CIFAR-10")
-    assert published is not None
-    given = results(b3.Settings(grid="any"), evaluations=published_grid(published["rows"]))
-    claims = b3.claims(given)
-    *alone, _, _ = claims
-    assert {claim.setting: np.mean(claim.values) for claim in alone} == {
-        "learning rate 0.1": pytest.approx(77.8 - 9 * 2.9),
-        "learning rate 0.01": pytest.approx(80.7 - 9 * 2.6),
-    }
-    assert all(np.mean(claim.values) > claim.threshold for claim in claims)
-
-
-def test_b3_more_robust_than_non_robust_is_not_robust_alone() -> None:
-    """On digits at eps 0.9 without weight decay: 26.9 % on D, 52.2 % on D_shift."""
-    published = read_published(b3.EXPERIMENT, "CIFAR-10")
-    assert published is not None
-    rows = published_grid(published["rows"])
-    cell = (rows["augmentation"] == "none") & (rows["weight_decay"] == 0) & (rows["learning_rate"] == 0.1)
-    rows.loc[cell, "accuracy"] = rows["label_shift"].map({0: 26.9, 1: 52.2})
-    alone, *_ = b3.claims(results(b3.Settings(grid="any"), evaluations=rows))
-    assert alone.setting == "learning rate 0.1"
-    assert np.mean(alone.values) < alone.threshold
 
 
 def test_d_det_of_the_full_study_is_made_with_networks_trained_on_all_of_d() -> None:
