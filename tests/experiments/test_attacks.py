@@ -117,6 +117,7 @@ def test_x3_attacks_the_networks_of_c3_at_the_radius_of_their_training() -> None
     [
         (x3.Settings(of="C3"), r"^experiments\.X3\.of: the study has no experiment C3$"),
         (x3.Settings(of="C3", eps=(0.5,)), r"^experiments\.X3\.eps: is for the networks of A1 alone$"),
+        (x3.Settings(of="C3", starts=("noise",)), r"^experiments\.X3\.starts: is for the networks of A1 alone$"),
         (
             x3.Settings(of="C3", starts=("images", "noise")),
             r"^experiments\.X3\.starts: is for the networks of A1 alone$",

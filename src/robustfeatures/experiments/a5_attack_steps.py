@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "not-bugs-2019, Appendix D.2"
-# The 48.27 % of the appendix are in Table 7 those of D_R from noise.
+# The appendix has 48.27 %. Table 7 has this number for D_R from noise.
 DERIVED_SET = "D_R-noise"
 CW = CarliniWagner(kind="cw-l2", searches=9, steps=1000)
 STUDY, SWEEP, SEARCH = "the study's attacks", "PGD", "CW-L2"
