@@ -5,8 +5,8 @@ decade. A study without a second collection can compare the split that its choic
 detects choices that fit only their split, but it tests no other collection: on the test split of D it repeats A2.
 
 Recht et al. show that for models trained on D the accuracy on CIFAR-10.1 is a linear function of that on CIFAR-10. The
-appendix finds models of D_rand and D_det above this line. The paper means the line of Recht et al.; here it goes through
-the study's own models of D.
+appendix finds models of D_rand and D_det above this line. The paper means the line of Recht et al.; here it goes
+through the study's own models of D.
 """
 
 from __future__ import annotations
