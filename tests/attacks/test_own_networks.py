@@ -80,7 +80,9 @@ def test_the_module_is_left_as_it_was(plain: Plain, pair: tuple[Tensor, Tensor])
         (torch.rand(2, 1, 8, 8) * 255, r"values from \S+ to 2\d\d\S*; they must lie in 0 to 1"),
         (torch.rand(2, 1, 8, 8) - 0.5, "values from -"),
         (torch.full((2, 1, 8, 8), torch.nan), "values from nan"),
-        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "type uint8; give floats in 0 to 1"),
+        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "type uint8; give float32 in 0 to 1"),
+        (torch.rand(2, 1, 8, 8).half(), "type float16; give float32 in 0 to 1"),
+        (torch.full((2, 1, 8, 8), 1.0000002), r"values from 1\.0000002\S* to 1\.0000002\S*; they"),
         (torch.rand(8, 8), r"shape \(8, 8\), not \(N, C, H, W\)"),
         (torch.rand(0, 1, 8, 8), "there is no image"),
     ],
@@ -105,6 +107,57 @@ def test_layers_that_are_refused(plain: Plain, pair: tuple[Tensor, Tensor]) -> N
             invert(plain, *pair, step_size=0.1, steps=1, representation=name)
     with pytest.raises(UserError, match="representation: the network calls no linear layer"):
         invert(nn.Conv2d(1, 1, 3), *pair, step_size=0.1, steps=1)
+
+
+def test_a_layer_before_one_that_works_in_place(pair: tuple[Tensor, Tensor]) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 6, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(216, 10)]
+    expected = invert(nn.Sequential(*layers), *pair, step_size=0.05, steps=5, representation=layers[0])
+    layers[1] = nn.ReLU()
+    assert torch.equal(invert(nn.Sequential(*layers), *pair, step_size=0.05, steps=5, representation="0"), expected)
+    layers[1] = nn.ReLU(inplace=True)
+    assert torch.equal(invert(nn.Sequential(*layers), *pair, step_size=0.05, steps=5, representation="0"), expected)
+
+
+def test_every_start_has_a_target(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
+    start, targets = pair
+    with pytest.raises(UserError, match=r"targets: shape \(5, 1, 8, 8\), but start has \(1, 1, 8, 8\)"):
+        invert(plain, start[:1], targets, step_size=0.1, steps=1)
+    with pytest.raises(UserError, match=r"targets: shape \(2, 1, 8, 8\), but images has \(5, 1, 8, 8\)"):
+        attack_representation(plain, start, targets[:2], norm="l2", eps=0.5, step_size=0.1, steps=1)
+
+
+@pytest.mark.parametrize("name", ["eps", "step_size", "steps"])
+def test_numbers_below_zero_are_refused(plain: Plain, pair: tuple[Tensor, Tensor], name: str) -> None:
+    settings = {"eps": 0.5, "step_size": 0.1, "steps": 1} | {name: -1}
+    with pytest.raises(ValueError, match=f"{name}: -1 is negative"):
+        attack_representation(plain, *pair, norm="l2", **settings)
+    if name != "eps":
+        del settings["eps"]
+        with pytest.raises(ValueError, match=f"{name}: -1 is negative"):
+            invert(plain, *pair, **settings)
+
+
+def test_whatever_autograd_does_around_the_attack(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
+    """Inside no_grad, with images that require gradients, and with labels of another integer type."""
+    images, targets = pair
+    labels = torch.arange(5)
+    ball = {"norm": "l2", "eps": 0.5, "step_size": 0.1, "steps": 3}
+    expected = pgd(plain, images, labels, **ball)
+    with torch.no_grad():
+        assert torch.equal(pgd(plain, images, labels.int(), **ball), expected)
+        assert invert(plain, *pair, step_size=0.1, steps=3).shape == images.shape
+    leaf = images.clone().requires_grad_()
+    for found in (pgd(plain, leaf, labels, **ball), attack_representation(plain, leaf, targets, **ball)):
+        assert not found.requires_grad
+    assert torch.equal(pgd(plain, leaf, labels, **ball), expected)
+
+
+def test_no_step_gives_a_copy(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
+    images, labels = pair[0], torch.arange(5)
+    found = pgd(plain, images, labels, norm="linf", eps=0.5, step_size=0.1, steps=0)
+    assert torch.equal(found, images)
+    assert found.data_ptr() != images.data_ptr()
 
 
 def test_public_names() -> None:

@@ -56,7 +56,8 @@ def test_read_outs_ask_the_device_nothing() -> None:
     ("sides", "message"),
     [
         ([["cat"], ["dgo"]], r"^sides: there is no class 'dgo' \(did you mean 'dog'\?\)"),
-        ([["cat"], ["cat"]], r"^sides: the class 'dog' is on neither"),
+        ([["cat"], []], r"^sides: the class 'dog' is on neither"),
+        ([["cat"], ["cat", "dog"]], r"^sides: the class 'cat' stands twice"),
     ],
 )
 def test_sides_must_fit_the_classes(sides: list[list[str]], message: str) -> None:

@@ -113,6 +113,107 @@ def test_a_network_of_this_package_stays_as_it_is() -> None:
     assert to_network(own, layer=None, name="mine.py:net", num_classes=10, image_shape=SHAPE) is own
 
 
+class WithBuffers(Convolutional):
+    """Its forward pass uses buffers, a plain tensor and a new tensor in ordinary ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(3))
+        self.register_buffer("scale", torch.ones(1, 3, 1, 1), persistent=False)
+        self.plain = torch.full((1, 3, 1, 1), 0.5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        shifted = (images - self.shift.view(1, 3, 1, 1)) * self.scale + self.plain  # type: ignore[operator]
+        return super().forward(shifted + torch.tensor([0.1, 0.2, 0.3]).view(1, 3, 1, 1))
+
+
+def test_a_frozen_copy_follows_the_buffers() -> None:
+    torch.manual_seed(0)
+    network = converted(WithBuffers())
+    frozen = FrozenNetwork(network)
+    torch.testing.assert_close(frozen(IMAGES), network(IMAGES), rtol=1e-4, atol=1e-5)
+    before = network(IMAGES)
+    network.features.shift.add_(0.3)  # type: ignore[operator, union-attr]
+    network.features.scale.mul_(2.0)  # type: ignore[operator, union-attr]
+    frozen.refresh()
+    assert not torch.allclose(network(IMAGES), before)
+    torch.testing.assert_close(frozen(IMAGES), network(IMAGES), rtol=1e-4, atol=1e-5)
+
+
+def tied() -> nn.Module:
+    first, second = nn.Conv2d(3, 3, 3, padding=1, bias=False), nn.Conv2d(3, 3, 3, padding=1, bias=False)
+    second.weight = first.weight
+    return nn.Sequential(first, nn.BatchNorm2d(3), second, nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(768, 10))
+
+
+def of_batches() -> nn.Module:
+    norm = nn.BatchNorm2d(3, track_running_stats=False)
+    return nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), norm, nn.Flatten(), nn.Linear(768, 10))
+
+
+def parametrised(wrap: Callable[[nn.Module], nn.Module]) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        convolution = wrap(nn.Conv2d(3, 3, 3, padding=1))
+        return nn.Sequential(convolution, nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(768, 10))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        tied,
+        of_batches,
+        parametrised(nn.utils.parametrizations.spectral_norm),
+        parametrised(nn.utils.parametrizations.weight_norm),
+    ],
+    ids=["tied", "of batches", "spectral norm", "weight norm"],
+)
+def test_convolutions_that_cannot_be_folded(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    network = converted(make())
+    network.train()
+    for _ in range(3):
+        network(torch.rand(8, *SHAPE) + 0.5)
+    network.eval()
+    torch.testing.assert_close(FrozenNetwork(network)(IMAGES), network(IMAGES), rtol=1e-4, atol=1e-5)
+
+
+class View(Convolutional):
+    def forward(self, images: Tensor) -> Tensor:
+        flat = self.first(images).view(len(images), -1)
+        logits: Tensor = self.classifier(flat[:, :32])
+        return logits
+
+
+class OwnDropout(Convolutional):
+    def forward(self, images: Tensor) -> Tensor:
+        dropped = nn.functional.dropout(self.first(images), 0.5, training=self.training)
+        logits: Tensor = self.classifier(self.pool(dropped).flatten(1))
+        return logits
+
+
+def test_dropout_in_the_forward_pass_still_acts_in_training() -> None:
+    """Without a named layer the module trains as it is. With one, torch.fx would record the mode it was traced in."""
+    network = converted(OwnDropout()).train()
+    assert not torch.equal(network(IMAGES), network(IMAGES))
+    for training in (True, False):
+        with pytest.raises(UserError, match="its own forward depends on the mode of training; use layers, such as nn"):
+            converted(OwnDropout().train(training), "classifier.1")
+
+
+class Flipped(Network):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) + super().forward(images.flip(3))
+
+
+def test_a_network_with_a_forward_of_its_own() -> None:
+    torch.manual_seed(0)
+    module = Flipped(nn.Flatten(), nn.Linear(768, 10), 3)
+    with pytest.raises(UserError, match="more follows the last linear layer than logits"):
+        converted(module)
+
+
 class LogSoftmax(Convolutional):
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images).log_softmax(dim=1)
@@ -135,6 +236,7 @@ class Nan(Convolutional):
             None,
             r"gives \(2, 7\) for 2 images, not logits of 10",
         ),
+        (View, None, "in the channels-last layout: RuntimeError: view size is not .*; use reshape or flatten in place"),
         (lambda: nn.Linear(5, 10), None, r"fails on images \(2, 3, 16, 16\): RuntimeError: mat1 and mat2"),
         (lambda: nn.Sequential(nn.Conv2d(3, 10, 16), nn.Flatten()), None, "the network calls no linear layer"),
     ],

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from robustfeatures import evaluate
 from robustfeatures.attacks.evaluating.settings import PGD
 from robustfeatures.errors import UserError
+from robustfeatures.models.network import Network
 
 PGD_DICT = {"kind": "pgd", "steps": 5, "relative_step_sizes": [0.5]}
 
@@ -75,7 +76,7 @@ def test_masked_gradients_are_warned_of(linear: nn.Module, grey: Tensor) -> None
     ("changes", "problem"),
     [
         ({"images": torch.rand(4, 1, 8, 8) * 255}, "images: values from"),
-        ({"images": np.zeros((4, 1, 8, 8), np.uint8)}, "images: type uint8; give floats in 0 to 1"),
+        ({"images": np.zeros((4, 1, 8, 8), np.uint8)}, "images: type uint8; give float32 in 0 to 1"),
         (
             {"labels": torch.tensor([0, 1, 2, 0])},
             "labels: classes from 0 to 2, but the model gives logits of 2 classes",
@@ -97,6 +98,35 @@ def test_what_is_refused(linear: nn.Module, changes: dict[str, Any], problem: st
     given |= changes
     with pytest.raises(UserError, match=problem):
         evaluate(given.pop("model"), given.pop("images"), given.pop("labels"), **given)
+
+
+def test_inside_no_grad_and_with_images_in_another_layout(linear: nn.Module) -> None:
+    images, labels = torch.rand(20, 3, 8, 8), torch.arange(20) % 2
+    flat = nn.Linear(192, 2)
+
+    class View(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            logits: Tensor = flat(images.view(len(images), -1))
+            return logits
+
+    attacks = [PGD_DICT, {"kind": "cw-l2", "searches": 1, "steps": 2}, {"kind": "autoattack", "parts": ["apgd-ce"]}]
+    expected = evaluate(View(), images, labels, eps=[0.1], attacks=attacks)
+    with torch.no_grad():
+        found = evaluate(
+            View(), images.contiguous(memory_format=torch.channels_last), labels, eps=[0.1], attacks=attacks
+        )
+    assert found.equals(expected)
+
+
+def test_the_forward_of_a_subclass_counts(grey: Tensor) -> None:
+    class Turned(Network):
+        def forward(self, images: Tensor) -> Tensor:
+            return -super().forward(images)
+
+    torch.manual_seed(0)
+    model = Turned(nn.Flatten(), nn.Linear(64, 2), 1)
+    table = evaluate(model, grey, model(grey).argmax(1), eps=[0.01], attacks=[PGD_DICT])
+    assert table["accuracy"].iloc[0] == 100.0
 
 
 def test_a_network_that_gives_nan(linear: nn.Module) -> None:

@@ -48,7 +48,7 @@ def fresh(device: torch.device) -> Network:
     return create("small-cnn", num_classes=10, image_shape=(1, 8, 8)).to(device)
 
 
-@pytest.mark.parametrize(("natural", "left"), [(0.0, 0), (0.5, 30)])
+@pytest.mark.parametrize(("natural", "left"), [(0.0, 0), (0.5, 30), (0.58, 35), (0.999, 59)])
 def test_a_share_of_each_batch_stays_natural(digits: Digits, natural: float, left: int) -> None:
     """What the network is shown, beside what the attack was given."""
     given: list[tuple[Tensor, Tensor, int]] = []

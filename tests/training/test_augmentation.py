@@ -97,6 +97,33 @@ def test_a_crop_of_the_whole_image_changes_nothing_and_a_part_is_enlarged() -> N
     torch.testing.assert_close(quarter[:, :, :7, :7], expected[:, :, :7, :7])
 
 
+@pytest.mark.parametrize("size", [(16, 16), (12, 24)])
+@pytest.mark.parametrize("smallest", [0.08, 0.9])
+def test_crops_keep_their_area_and_ratio(size: tuple[int, int], smallest: float) -> None:
+    """The corners of a crop are read from two images whose values are their own coordinates."""
+    height, width = size
+    rows = torch.linspace(0.0, 1.0, height)[:, None].expand(size)
+    columns = torch.linspace(0.0, 1.0, width).expand(size)
+    uniform = torch.rand(500, 5, generator=torch.Generator().manual_seed(0))
+    images = torch.stack([rows, columns])[None].expand(500, 2, *size)
+    found = crop_and_rotate(images, uniform, smallest, 0.0)
+    # Between the centres of two pixels in the middle, values grow by the share of the side that the crop has.
+    middle = found[:, :, height // 2 - 1 : height // 2 + 1, width // 2 - 1 : width // 2 + 1]
+    down = (middle[:, 0, 1, 0] - middle[:, 0, 0, 0]) * (height - 1)
+    across = (middle[:, 1, 0, 1] - middle[:, 1, 0, 0]) * (width - 1)
+    area = down * across
+    assert smallest - 1e-3 < area.min() < smallest + 0.1 * (1 - smallest)
+    assert area.max() < 1 + 1e-3
+    assert max(down.max(), across.max()) < 1 + 1e-3
+    ratio = across * width / (down * height)
+    if size == (16, 16):
+        assert 0.75 - 1e-3 < ratio.min() <= ratio.max() < 4 / 3 + 1e-3
+    else:
+        # The image's own ratio is 2, so a large crop cannot be nearer to a square.
+        nearest = area.clamp_min(0.5) * 2
+        assert (ratio < torch.maximum(torch.tensor(4 / 3), nearest) + 1e-2).all()
+
+
 @pytest.mark.parametrize("column", [0, 1, 2])
 def test_jitter_is_torchvisions(column: int) -> None:
     images = torch.rand(2, 3, 8, 8)

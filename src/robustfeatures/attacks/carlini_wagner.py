@@ -43,8 +43,8 @@ class Search:
         none = torch.zeros(len(images), device=images.device)
         return {
             "label": labels,
-            "origin": images,
-            "start": torch.atanh((2 * images - 1) * TANH_LIMIT),
+            "origin": images.detach(),
+            "start": torch.atanh((2 * images.detach() - 1) * TANH_LIMIT),
             "change": torch.zeros_like(images),
             "first_moment": torch.zeros_like(images),
             "second_moment": torch.zeros_like(images),
@@ -55,7 +55,7 @@ class Search:
             "upper": torch.full_like(none, torch.inf),
             "found": torch.zeros_like(none, dtype=torch.bool),
             "distance": torch.full_like(none, torch.inf),
-            "nearest": images,
+            "nearest": images.detach(),
         }
 
     def advance(self, state: State) -> Tensor:
@@ -129,7 +129,7 @@ def carlini_wagner(
         if value <= 0:
             raise ValueError(f"{name}: {value} is not above 0")
     search = Search(model, searches=searches, steps=steps, **settings)
-    with freeze(model):
+    with freeze(model), torch.enable_grad():
         state = search.begin(images, labels)
         while not search.advance(state).all():
             pass

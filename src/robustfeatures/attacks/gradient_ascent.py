@@ -50,8 +50,15 @@ def gradient_ascent(
     If `eps` is given, the images also stay in the ball round `origin`. The objective is a sum over images, so the path
     of an image does not depend on the other images of its batch. After each step, `progress` receives the number of
     steps done. On a GPU these steps may still be in the queue.
+
+    Raises:
+        ValueError: `step_size`, `steps` or `eps` is negative.
     """
-    images = start.detach()
+    for name, value in (("eps", eps or 0.0), ("step_size", step_size), ("steps", steps)):
+        if value < 0:
+            raise ValueError(f"{name}: {value} is negative")
+    images = start.detach().clone()
+    origin = None if origin is None else origin.detach()
     # Filled on the device, because a copy from the host would wait for the device.
     step_tensor = images.new_full((), step_size)
     eps_tensor = None if eps is None else images.new_full((), eps)
@@ -111,7 +118,9 @@ def _find_graph(
 def gradient(objective: Objective, images: Tensor) -> Tensor:
     """Return the gradient of the objective with respect to the images (N, C, H, W), in the same shape."""
     leaf = images.detach().requires_grad_(True)
-    (input_gradient,) = torch.autograd.grad(objective(leaf), leaf)
+    # The caller may be inside torch.no_grad().
+    with torch.enable_grad():
+        (input_gradient,) = torch.autograd.grad(objective(leaf), leaf)
     return input_gradient
 
 

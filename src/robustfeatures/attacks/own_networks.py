@@ -28,14 +28,27 @@ def check_pixels(name: str, images: Tensor) -> None:
     """
     if images.dim() != 4:
         raise UserError(f"{name}: shape {tuple(images.shape)}, not (N, C, H, W)")
-    if not images.dtype.is_floating_point:
-        raise UserError(f"{name}: type {str(images.dtype).removeprefix('torch.')}; give floats in 0 to 1")
+    # In float16 the shortest gradients round to 0, and a step has no direction.
+    if not images.dtype.is_floating_point or images.dtype == torch.float16:
+        raise UserError(f"{name}: type {str(images.dtype).removeprefix('torch.')}; give float32 in 0 to 1")
     if not images.numel():
         raise UserError(f"{name}: there is no image")
     least, largest = (bound.item() for bound in images.aminmax())
     # NaN fails this comparison too.
     if not (least >= 0 and largest <= 1):
-        raise UserError(f"{name}: values from {least:g} to {largest:g}; they must lie in 0 to 1")
+        raise UserError(f"{name}: values from {least!r} to {largest!r}; they must lie in 0 to 1")
+
+
+def _check_pairs(name: str, images: Tensor, targets: Tensor) -> None:
+    """Check `images`, which is the argument `name`, and the targets, one for each of them.
+
+    Raises:
+        UserError: their shapes differ, or as `check_pixels`.
+    """
+    check_pixels(name, images)
+    check_pixels("targets", targets)
+    if images.shape != targets.shape:
+        raise UserError(f"targets: shape {tuple(targets.shape)}, but {name} has {tuple(images.shape)}")
 
 
 def pgd(
@@ -62,7 +75,7 @@ def pgd(
     return projected_gradient_descent.pgd(
         model,
         images,
-        labels,
+        labels.long(),
         norm=norm,
         eps=eps,
         step_size=step_size,
@@ -90,10 +103,11 @@ def invert(
     it is the module's method `representation`, or the input of its last linear layer.
 
     Raises:
-        UserError: images are not float (N, C, H, W) in [0, 1]; or the module has no such layer.
+        UserError: images are not float (N, C, H, W) in [0, 1], or not as many as the targets; or the module has no such
+            layer.
+        ValueError: `step_size` or `steps` is negative.
     """
-    check_pixels("start", start)
-    check_pixels("targets", targets)
+    _check_pairs("start", start, targets)
     represented = with_representation(model, representation, start[:1])
     return inversion.invert(
         represented,  # type: ignore[arg-type]  # any module with the method `representation`
@@ -119,10 +133,11 @@ def attack_representation(
     """NRF-PGD and RF-PGD on any module: `robustfeatures.attacks.representation_pgd`; `representation` as in `invert`.
 
     Raises:
-        UserError: images are not float (N, C, H, W) in [0, 1]; or the module has no such layer.
+        UserError: images are not float (N, C, H, W) in [0, 1], or not as many as the targets; or the module has no such
+            layer.
+        ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
     """
-    check_pixels("images", images)
-    check_pixels("targets", targets)
+    _check_pairs("images", images, targets)
     represented = with_representation(extractor, representation, images[:1])
     return representation_pgd(
         represented,  # type: ignore[arg-type]  # any module with the method `representation`

@@ -39,9 +39,6 @@ def pgd(
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
     """
     ball = load_norm(norm)
-    for name, value in (("eps", eps), ("step_size", step_size), ("steps", steps)):
-        if value < 0:
-            raise ValueError(f"{name}: {value} is negative")
     objective = (targeted_cross_entropy if targeted else untargeted_cross_entropy)(model, labels)
     start = images
     if random_start:

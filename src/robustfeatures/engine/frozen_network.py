@@ -50,8 +50,11 @@ class FrozenNetwork(nn.Module):
     @torch.no_grad()
     def refresh(self) -> None:
         """Copy the network's current weights and running statistics."""
-        state = self._original[0].state_dict()
-        weights = {name: state[name] for name in self.network.state_dict() if name in state}
+        original, own = self._original[0], self.network.state_dict()
+        named = (original.named_parameters, original.named_buffers)
+        # Also the buffers that are not saved with the weights, and each name of a tensor that has several.
+        state = {name: values.detach() for each in named for name, values in each(remove_duplicate=False)}
+        weights = {name: state[name] for name in own if name in state}
         for pair in self._folded:
             conv, norm = f"features.{pair.convolution}", f"features.{pair.batch_norm}"
             weights[f"{conv}.weight"], weights[f"{conv}.bias"] = fuse_conv_bn_weights(
@@ -63,10 +66,10 @@ class FrozenNetwork(nn.Module):
                 state.get(f"{norm}.weight"),
                 state.get(f"{norm}.bias"),
             )
-        own = self.network.state_dict()
-        # A tensor of another type would keep all others of its call from being copied together.
+        # A tensor of another type would keep all others of its call from being copied together. The other names of
+        # `own` are constants of the forward pass.
         for dtype in {values.dtype for values in own.values()}:
-            names = [name for name, values in own.items() if values.dtype == dtype]
+            names = [name for name, values in own.items() if values.dtype == dtype and name in weights]
             torch._foreach_copy_([own[name] for name in names], [weights[name] for name in names])
 
     def forward(self, images: Tensor) -> Tensor:
@@ -90,13 +93,21 @@ class ConvBatchNorm(NamedTuple):
     eps: float
 
 
+class Tracer(fx.Tracer):
+    """Traces what a forward pass computes from a buffer, in place of its value, so that `refresh` reaches it."""
+
+    proxy_buffer_attributes = True
+
+
 def remove_batch_norms(features: nn.Module) -> tuple[fx.GraphModule, list[ConvBatchNorm]]:
     """Remove each batch norm after a convolution; return the traced features and the removed pairs.
 
-    A layer that is called more than once stays, because each call may be followed by another layer.
+    A layer that is called more than once stays, because each call may be followed by another layer. So does a layer of
+    another class, such as a convolution with parametrised weights, and one that shares its weights with another layer.
     """
-    traced = fx.symbolic_trace(features)
+    traced = fx.GraphModule(features, Tracer().trace(features))
     modules = dict(traced.named_modules())
+    owners = Counter(id(values) for module in modules.values() for values in module._parameters.values())
     calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
     pairs: list[ConvBatchNorm] = []
     for node in traced.graph.nodes:
@@ -104,7 +115,12 @@ def remove_batch_norms(features: nn.Module) -> tuple[fx.GraphModule, list[ConvBa
         if calls[node.target] != 1 or not isinstance(previous, fx.Node) or calls[previous.target] != 1:
             continue
         convolution, batch_norm = modules[str(previous.target)], modules[node.target]
-        if isinstance(convolution, nn.Conv2d) and isinstance(batch_norm, nn.BatchNorm2d) and len(previous.users) == 1:
+        if not (type(convolution) is nn.Conv2d and type(batch_norm) is nn.BatchNorm2d and len(previous.users) == 1):
+            continue
+        # Weight norm computes the weights anew in each forward pass.
+        own = [values for values in convolution._parameters.values() if values is not None]
+        is_simple = "weight" in convolution._parameters and all(owners[id(values)] == 1 for values in own)
+        if is_simple and batch_norm.running_mean is not None:
             if convolution.bias is None:
                 convolution.bias = nn.Parameter(convolution.weight.new_zeros(convolution.out_channels))
             pairs.append(ConvBatchNorm(str(previous.target), node.target, batch_norm.eps))

@@ -94,7 +94,8 @@ def measure(
                     for read_out, flags in robust_by_read_out.items():
                         flags[rows] &= margins(logits, labels[rows], side, read_out) > 0
 
-            batch_size.fit(attack)
+            if len(remaining):
+                batch_size.fit(attack)
         for read_out in read_outs:
             result += _count_correct(robust, read_out, radius)
         run.progress(number + 1, len(radii))
@@ -118,13 +119,15 @@ def assign_sides(sides: Sequence[Sequence[str]], class_names: Sequence[str]) -> 
     """Return +1 for each class of the first side and -1 for each class of the second; float32 (K,).
 
     Raises:
-        UserError: a name is no class, or a class is on neither side.
+        UserError: a name is no class or stands twice, or a class is on neither side.
     """
     signs = torch.zeros(len(class_names))
     for sign, names in zip((1.0, -1.0), sides, strict=True):
         for name in names:
             if name not in class_names:
                 raise UserError(f"sides: there is no class {name!r}{suggest(name, class_names)}")
+            if signs[list(class_names).index(name)]:
+                raise UserError(f"sides: the class {name!r} stands twice")
             signs[list(class_names).index(name)] = sign
     if not signs.all():
         raise UserError(f"sides: the class {class_names[int((signs == 0).nonzero()[0])]!r} is on neither")

@@ -43,6 +43,12 @@ class Network(nn.Module):
         return logits
 
 
+def is_composed(network: Network) -> bool:
+    """Whether the network's logits are head(features(normalised images)); a subclass may compute others."""
+    kind = type(network)
+    return kind.forward is Network.forward and kind.representation is Network.representation
+
+
 class GlobalAveragePool(nn.Module):
     """The mean over all pixels, (N, C) of (N, C, H, W)."""
 

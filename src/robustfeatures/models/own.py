@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -13,8 +14,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from robustfeatures.engine.eval_mode import freeze
+from robustfeatures.engine.frozen_network import FrozenNetwork, Tracer
 from robustfeatures.errors import UserError
-from robustfeatures.models.network import Network
+from robustfeatures.models.network import Network, is_composed
 from robustfeatures.models.own_files import OwnFactory, find_file, parse_own
 from robustfeatures.models.representation import find_last_linear, find_layer
 
@@ -78,9 +80,10 @@ def to_network(
     """The module as a `Network` with the same logits; its representation is as in `create_from_file`.
 
     Raises:
-        UserError: the module gives no finite logits (N, K), has no such layer, or cannot be split there.
+        UserError: the module gives no finite logits (N, K), has no such layer, or cannot be split there; or the copy of
+            it that attacks use gives other logits.
     """
-    if isinstance(module, Network):
+    if isinstance(module, Network) and is_composed(module):
         return module
     where = f"architecture: {name}"
     images = torch.linspace(0, 1, 2 * prod(image_shape)).view(2, *image_shape)
@@ -99,10 +102,34 @@ def to_network(
         raise UserError(
             f"{where}: more follows the last linear layer than logits; return the module and the name of a layer"
         )
+    _check_frozen(network, images, num_classes, where)
     network.original_names = {
         names[id(tensor)]: ours for ours, tensor in network.state_dict(keep_vars=True).items() if id(tensor) in names
     }
     return network
+
+
+@torch.no_grad()
+def _check_frozen(network: Network, images: Tensor, num_classes: int, where: str) -> None:
+    """Check that the copy of the network that attacks use gives the same logits, whatever its batch norms have learned.
+
+    Raises:
+        UserError: it fails, or gives others.
+    """
+    lived = copy.deepcopy(network)
+    for module in lived.modules():
+        if isinstance(module, nn.BatchNorm2d) and module.running_mean is not None and module.running_var is not None:
+            module.running_mean.copy_(torch.linspace(-0.5, 0.5, module.num_features))
+            module.running_var.copy_(torch.linspace(0.5, 2.0, module.num_features))
+    expected = _compute_logits(lived, images, num_classes, where)
+    try:
+        found = FrozenNetwork(lived)(images)
+    except Exception as error:
+        hint = "; use reshape or flatten in place of view" if "view size" in str(error) else ""
+        message = f"{type(error).__name__}: {_first_line(error)}{hint}"
+        raise UserError(f"{where}: fails as a frozen copy in the channels-last layout: {message}") from error
+    if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max())):
+        raise UserError(f"{where}: a frozen copy for attacks gives other logits; one layer may read another's weights")
 
 
 def _compute_logits(module: nn.Module, images: Tensor, num_classes: int, where: str) -> Tensor:
@@ -135,7 +162,7 @@ def _split_at_last_linear(module: nn.Module, name: str) -> tuple[nn.Module, nn.M
 def _make_traceable(module: nn.Module) -> nn.Module:
     """The module, or a layer around it where torch.fx, which folds batch norms for attacks, cannot look into it."""
     try:
-        fx.symbolic_trace(module)
+        Tracer().trace(module)
     # torch.fx runs the module's own code on placeholders, which may raise anything.
     except Exception as error:
         log.info("torch.fx cannot trace the network, so attacks run it as it is: %s", _first_line(error))
@@ -158,7 +185,7 @@ class _Untraced(nn.Module):
         return output
 
 
-class _Tracer(fx.Tracer):
+class _LayerTracer(Tracer):
     """Takes one layer as it is, so that it is one node of the graph."""
 
     def __init__(self, layer: str) -> None:
@@ -187,13 +214,13 @@ def _split_at_layer(module: nn.Module, layer: str, images: Tensor) -> tuple[nn.M
     """The module up to the output of a layer, flattened, and what follows.
 
     Raises:
-        UserError: there is no such layer, torch.fx cannot trace the module, or the logits need more than this layer.
+        UserError: there is no such layer, torch.fx cannot trace the module, the module does not leave it to its layers
+            what training changes, or the logits need more than this layer.
     """
     find_layer(module, layer)
-    try:
-        graph = _Tracer(layer).trace(module)
-    except Exception as error:
-        raise UserError(f"torch.fx cannot trace it up to the layer {layer!r}: {_first_line(error)}") from error
+    graph, in_eval_mode = (_trace(module, layer, training=training) for training in (True, False))
+    if str(graph) != str(in_eval_mode):
+        raise UserError("its own forward depends on the mode of training; use layers, such as nn.Dropout")
     calls = [node for node in graph.nodes if node.op == "call_module" and node.target == layer]
     if len(calls) != 1:
         raise UserError(f"representation: a forward pass calls the layer {layer!r} {len(calls)} times, not once")
@@ -220,6 +247,19 @@ def _split_at_layer(module: nn.Module, layer: str, images: Tensor) -> tuple[nn.M
     if output.dim() < 2:
         raise UserError(f"representation: the layer {layer!r} gives shape {tuple(output.shape)}")
     return nn.Sequential(parts[0], nn.Flatten()), _Rest(parts[1], tuple(output.shape[1:]), logits.shape[1])
+
+
+def _trace(module: nn.Module, layer: str, *, training: bool) -> fx.Graph:
+    modes = {each: each.training for each in module.modules()}
+    for each in modes:
+        each.training = training
+    try:
+        return _LayerTracer(layer).trace(module)
+    except Exception as error:
+        raise UserError(f"torch.fx cannot trace it up to the layer {layer!r}: {_first_line(error)}") from error
+    finally:
+        for each, mode in modes.items():
+            each.training = mode
 
 
 def _first_line(error: Exception) -> Any:

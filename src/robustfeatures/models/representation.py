@@ -102,8 +102,9 @@ class _Capture:
 
     def __call__(self, images: Tensor) -> Tensor:
         found: list[Tensor] = []
+        # A copy, because the next layer may work in place, as ReLU(inplace=True) does.
         handle = self.layer.register_forward_hook(
-            lambda layer, inputs, output: found.append(inputs[0] if self.before else output)
+            lambda layer, inputs, output: found.append((inputs[0] if self.before else output).clone())
         )
         try:
             self.model(images)

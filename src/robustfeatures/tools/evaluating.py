@@ -25,7 +25,7 @@ from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.masking import drop_noise_before_gradients, find_warnings
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.models.network import Network
+from robustfeatures.models.network import Network, is_composed
 from robustfeatures.pipeline.study.checks import check_attacks, check_eps
 from robustfeatures.pipeline.study.validation import validate
 
@@ -71,10 +71,11 @@ def evaluate(
     device = next((weights.device for weights in model.parameters()), torch.device("cpu"))
     pixels, classes = torch.as_tensor(images), torch.as_tensor(labels)
     check_pixels("images", pixels)
-    split_images = InMemory(pixels.float().to(device))
-    with freeze(model):
+    split_images = InMemory(pixels.float().contiguous().to(device))
+    # The caller may be inside torch.no_grad().
+    with freeze(model), torch.enable_grad():
         num_classes = _check_logits(model, split_images, classes)
-        network = FrozenNetwork(model) if isinstance(model, Network) else model
+        network = FrozenNetwork(model) if isinstance(model, Network) and is_composed(model) else model
         split = EvaluatedSplit(network, split_images, classes.long().cpu(), num_classes)
         outcomes = [
             evaluate_block(split, rows, settings)

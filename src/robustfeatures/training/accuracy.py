@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.engine.batch_size import fit_batch_size
+from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.engine.precision import autocast, convert_layout
 
 if TYPE_CHECKING:
@@ -17,18 +18,14 @@ if TYPE_CHECKING:
 
 def predict(model: nn.Module, images: Batches, *, precision: Precision = "float32") -> Tensor:
     """Predict the class (N,) of each image in eval mode; afterwards the mode of the model is restored."""
-    training = model.training
-    model.eval()
     rows = torch.arange(len(images))
 
     def classify(size: int) -> Tensor:
         batches = (convert_layout(batch, torch.channels_last) for _, batch in images.batches(rows, size))
         return torch.cat([model(batch).argmax(dim=1) for batch in batches])
 
-    with torch.no_grad(), autocast(images.device, precision):
-        predicted = fit_batch_size(model, images.device, images.image_shape).fit(classify)
-    model.train(training)
-    return predicted
+    with freeze(model), torch.no_grad(), autocast(images.device, precision):
+        return fit_batch_size(model, images.device, images.image_shape).fit(classify)
 
 
 def accuracy(model: nn.Module, images: Batches, labels: Tensor, *, precision: Precision = "float32") -> float:

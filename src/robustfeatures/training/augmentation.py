@@ -59,17 +59,19 @@ def crop_and_rotate(images: Tensor, uniform: Tensor, smallest_crop: float | None
 
     `uniform` (n, 5) are random numbers in [0, 1]: area, aspect ratio, x and y of the crop, and angle.
     """
-    area = 1.0 if smallest_crop is None else smallest_crop + (1 - smallest_crop) * uniform[:, 0]
-    low, high = map(math.log, RATIOS)
-    ratio = (
-        torch.exp(low + (high - low) * uniform[:, 1]) if smallest_crop is not None else torch.ones_like(uniform[:, 1])
-    )
-    width, height = (area * ratio).sqrt().clamp_max(1.0), (area / ratio).sqrt().clamp_max(1.0)
+    smallest = 1.0 if smallest_crop is None else smallest_crop
+    area = smallest + (1 - smallest) * uniform[:, 0]
+    # affine_grid uses coordinates from -1 to 1 along both sides, so oblong images need their aspect ratio.
+    aspect = images.shape[2] / images.shape[3]
+    ratio = torch.ones_like(uniform[:, 1])
+    if smallest_crop is not None:
+        low, high = map(math.log, RATIOS)
+        # No side of the crop is longer than the image's, so that the crop keeps its area.
+        ratio = (torch.exp(low + (high - low) * uniform[:, 1]) * aspect).clamp(area, 1 / area)
+    width, height = (area * ratio).sqrt(), (area / ratio).sqrt()
     across, down = (1 - width) * (2 * uniform[:, 2] - 1), (1 - height) * (2 * uniform[:, 3] - 1)
     angle = math.radians(rotation) * (2 * uniform[:, 4] - 1)
     cosine, sine = angle.cos(), angle.sin()
-    # affine_grid uses coordinates from -1 to 1 along both sides, so rotation must correct for the aspect ratio.
-    aspect = images.shape[2] / images.shape[3]
     rows = [
         torch.stack([width * cosine, -height * sine * aspect, across], 1),
         torch.stack([width * sine / aspect, height * cosine, down], 1),

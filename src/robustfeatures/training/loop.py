@@ -202,7 +202,8 @@ class _Run:
     def _perturb(self, batch: Tensor, labels: Tensor, seed: int) -> Tensor:
         """Perturb the batch except for its first images, the share `natural`; the order of the images is random."""
         assert self.perturbation is not None
-        natural = int(self.settings.natural * len(batch))
+        # At least one image is perturbed.
+        natural = min(round(self.settings.natural * len(batch)), len(batch) - 1)
         perturbed = self.perturbation(batch[natural:], labels[natural:], seed)
         return torch.cat([batch[:natural], perturbed]) if natural else perturbed
 

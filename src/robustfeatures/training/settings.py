@@ -31,7 +31,7 @@ class Augmentation(Strict):
     flip: bool = False
     """Mirror half of the images."""
     smallest_crop: Fraction | None = None
-    """Crop at least this share of the area, with an aspect ratio of 3:4 to 4:3, and resize to the old size."""
+    """Crop at least this share of the area, with an aspect ratio of 3:4 to 4:3 or nearer to the image's, and resize."""
     rotation: Annotated[float, Ge(0), Le(180)] = 0.0
     """Rotate by at most this many degrees."""
     colour_jitter: Annotated[float, Ge(0), Lt(1)] = 0.0

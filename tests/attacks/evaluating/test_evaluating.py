@@ -18,6 +18,7 @@ from robustfeatures.attacks.settings import NormName
 from robustfeatures.engine import batch_size
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from tests.benchmarks.evaluation import Counting, attack_everything
@@ -305,13 +306,37 @@ def test_autoattack_on_networks_in_the_channels_last_layout(classes: int, part: 
 
 
 def test_targeted_apgd_is_left_out_with_fewer_than_four_classes() -> None:
-    linear = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
-    images = torch.rand(4, 1, 4, 4)
+    """If nothing else is left, no image was attacked, and the accuracy would look robust."""
+    torch.manual_seed(0)
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    images = torch.rand(4, 1, 8, 8)
     labels = linear(images).argmax(1)
-    parameters = Evaluation(
-        split="test", norm="l2", attacks=(AutoAttack(kind="autoattack", parts=("apgd-t",)),), eps=(5.0,)
-    )
-    assert evaluate_block(EvaluatedSplit(linear, InMemory(images), labels, 3), torch.arange(4), parameters).robust.all()
+
+    def evaluated(*parts: str) -> np.ndarray:
+        autoattack = AutoAttack(kind="autoattack", parts=parts, queries=200)  # type: ignore[arg-type]
+        parameters = Evaluation(split="test", norm="l2", attacks=(autoattack,), eps=(0.05, 5.0))
+        split = EvaluatedSplit(linear, InMemory(images), labels, 3)
+        return evaluate_block(split, torch.arange(4), parameters).robust
+
+    alone = evaluated("square")
+    assert 0 < alone.mean() < 1
+    assert np.array_equal(evaluated("apgd-t", "square"), alone)
+    with pytest.raises(UserError, match="attacks: autoattack: apgd-t needs 4 classes, and there are 3; name another"):
+        evaluated("apgd-t")
+
+
+def test_torchs_settings_are_left_as_they_were() -> None:
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    images = torch.rand(4, 1, 8, 8)
+    autoattack = AutoAttack(kind="autoattack", parts=("square",), queries=10)
+    parameters = Evaluation(split="test", norm="l2", attacks=(autoattack,), eps=(0.1,))
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        split = EvaluatedSplit(linear, InMemory(images), linear(images).argmax(1), 3)
+        evaluate_block(split, torch.arange(4), parameters)
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from robustfeatures.attacks.evaluating.noise import BROKEN_WITHOUT_GRADIENTS
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
+from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import AutoAttack
@@ -31,10 +32,16 @@ def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
     attacked at larger radii. The diagnostic counts the images that only Square breaks, which uses no gradients.
     Targeted parts try all other classes, nine at most. Targeted APGD needs four classes for its loss; it is skipped if
     there are fewer.
+
+    Raises:
+        UserError: no part is left.
     """
     robust = task.robust.clone()
     counts = Counts(len(task.radii), task.labels.device)
     parts = [part for part in settings.parts if task.num_classes >= MIN_CLASSES.get(part, 2)]
+    if not parts:
+        needed = f"{settings.parts[0]} needs {MIN_CLASSES[settings.parts[0]]} classes"
+        raise UserError(f"attacks: autoattack: {needed}, and there are {task.num_classes}; name another part too")
     for level, eps in enumerate(task.radii.tolist()):
         for part in parts:
             positions = robust[:, level].nonzero().squeeze(1)
@@ -118,9 +125,10 @@ def _isolated_settings(device: torch.device) -> Iterator[None]:
     The package seeds torch's global generators. On a GPU it uses operations without a deterministic form in torch.
     """
     strict = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.use_deterministic_algorithms(strict, warn_only=True)
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(strict)
+            torch.use_deterministic_algorithms(strict, warn_only=warn_only)
