@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -103,6 +104,23 @@ def test_the_phase_change_is_where_non_robust_features_lead_by_most() -> None:
         ("non-robust correlation at the last step, standard minus adversarial", "small"),
     }
     assert judged["accuracy under all attacks together (%)", "small"] == "contradicted"
+
+
+def test_robust_features_must_grow_more_than_in_standard_training() -> None:
+    """Alone, the growth after the step of the largest lead is never negative: noise would hold."""
+    settings = d1_feature_learning.Settings(settings={"small": SMALL}, training_steps=50, every=10)
+
+    def judged(rows: list[dict[str, Any]]) -> tuple[float, object]:
+        claims = d1_feature_learning.claims(results(rows, settings))
+        (claim,) = (each for each in claims if each.sentence.startswith("After the phase change robust features grow"))
+        return float(np.mean(claim.values)), claim.judge()["verdict"]
+
+    # 40, 30 and 20 steps of 0.02 are left after the change; standard training has no change before its last step.
+    assert judged(courses()) == (pytest.approx(0.6), "held")
+    turned = [
+        {**row, "training": "standard" if row["training"] == "adversarial" else "adversarial"} for row in courses()
+    ]
+    assert judged(turned) == (pytest.approx(-0.6), "contradicted")
 
 
 def test_a_sentence_counts_once_in_all_settings() -> None:

@@ -150,6 +150,14 @@ def test_a13_leaning_on_the_second_feature_is_reported(results: dict[str, Result
     wrong = replace(given, measurements=rows)
     assert verdict("A13", wrong, "Robust training forces") == "contradicted"
     assert verdict("A13", wrong, "Robust training learns") == "contradicted"
+    # A classifier with a margin under the attack is robust on the whole distribution.
+    rows = given.measurements.copy()
+    standard = rows["training"] == "standard"
+    for least_margin, expected in ((-0.02, "held"), (0.01, "contradicted")):
+        rows.loc[standard, "least_margin"] = -0.02
+        rows.loc[standard & (rows["loss"] == rows["loss"].iloc[0]), "least_margin"] = least_margin
+        other = replace(given, measurements=rows)
+        assert verdict("A13", other, "Any standard loss function learns a classifier that is not robust") == expected
 
 
 def test_b6_each_threshold_is_judged_by_the_cells(results: dict[str, Results]) -> None:

@@ -69,6 +69,16 @@ def test_b1_measures_where_curves_turn() -> None:
     assert verdicts([with_level]) == ["contradicted"]
 
 
+def test_b1_curves_that_rise_to_the_end_have_not_turned() -> None:
+    """Both would turn in the last epoch, and so in the same."""
+    rows = curves()
+    rising = rows["probe"].isin(["robust", b1.CORRELATION])
+    rows.loc[rising, "accuracy"] = rows.loc[rising, "epoch"] * 1.0
+    *_, with_peak, with_level = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    for claim in (with_peak, with_level):
+        assert list(claim.values) == pytest.approx([-90.0] * 3)
+
+
 def test_b1_repeats_its_sentences_in_each_variant() -> None:
     """In a second variant pathway 2 also learns non-robust features, and pathway 1 fits little."""
     other = curves().assign(variant=", resnet18", row=lambda rows: rows["row"] + ", resnet18")

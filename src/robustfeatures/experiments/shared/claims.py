@@ -24,8 +24,8 @@ class Claim:
         setting: names the case if a study repeats the sentence in several (a norm, a data set, an initialisation). The
             sentence is the same in all of them and counts once.
         control: whether the sentence is a check of ours, which no paper prints. Controls are counted apart.
-        of_images: whether the values are shares of images, or differences of these, in points. A rank correlation is
-            not.
+        of_images: whether the values are shares of images, or differences of these, in points. A rank correlation over
+            trainings is not: trainings differ by more than their test images, so one seed does not test it.
         share: whether the values are shares in percent, or minus shares if the threshold is below 0. Then the interval
             stays within 0 to 100, or -100 to 0.
     """
@@ -44,14 +44,14 @@ class Claim:
         """The verdict as a row: value, 95 % interval and what it is over, lower end minus threshold as margin.
 
         The interval is over seeds (Student's t). A claim with one value has none; it is judged by `over_images`, the
-        interval over test images (see `resampling`), if that is given.
+        interval over test images (see `resampling`), if that is given and the claim is one `of_images`.
 
         The verdict is "held" if the whole interval lies above the threshold, "contradicted" if the whole interval lies
         below, "undecided" if it does neither, "not tested" without an interval.
         """
         values = np.asarray(self.values, dtype=float)
         (low, high), over = confidence_interval(values), SEEDS
-        if len(values) == 1 and over_images is not None:
+        if len(values) == 1 and over_images is not None and self.of_images:
             (low, high), over = over_images, ONE_NETWORK
         if self.share:
             low, high = np.clip([low, high], *((-100, 0) if self.threshold < 0 else (0, 100)))

@@ -122,7 +122,7 @@ def intervals_over_images(claims: Claims, results: Results) -> list[Interval]:
         ).confidence_interval
     ends = np.column_stack([found.low, found.high])
     unseen = percent(1 - ((1 - CONFIDENCE) / 2) ** (1 / min(each.total for each in results.images)))
-    hidden = np.array([claim.of_images for claim in claims(results)]) & (ends[:, 0] == ends[:, 1])
+    hidden = ends[:, 0] == ends[:, 1]
     ends[hidden] += [-unseen, unseen]
     return [(float(low), float(high)) for low, high in ends]
 
