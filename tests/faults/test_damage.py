@@ -12,6 +12,7 @@ import pytest
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import list_files
+from robustfeatures.pipeline.store.format import open_store
 from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.pipeline.store.store import Finding, Store
 from robustfeatures.pipeline.store.verified import check_file
@@ -20,10 +21,12 @@ from tests.conftest import Workspace
 from tests.faults.conftest import as_nobody
 from tests.stores import publish_files
 
+# Keys of payloads.
+DATA, MODEL, EVALUATION = "d" * 16, "a" * 16, "e" * 16
 PAYLOADS = {
-    "data": {"data.zarr/zarr.json": b"{}", "data.zarr/train/images/c/0/0/0/0": bytes(range(256))},
-    "model": {"model.safetensors": b"weights" * 100, "history.csv": b"epoch,probe\n1,test\n"},
-    "evaluation": {"rows.csv": b"eps,correct,total\n0.0,1,2\n"},
+    DATA: {"data.zarr/zarr.json": b"{}", "data.zarr/train/images/c/0/0/0/0": bytes(range(256))},
+    MODEL: {"model.safetensors": b"weights" * 100, "history.csv": b"epoch,probe\n1,test\n"},
+    EVALUATION: {"rows.csv": b"eps,correct,total\n0.0,1,2\n"},
 }
 TOPS = ("data.zarr", "model.safetensors", "history.csv", "rows.csv")
 
@@ -111,7 +114,7 @@ def test_every_file_is_named_and_not_read(store: Store, damage: Callable[[Path],
 
 
 def test_every_bit_of_a_manifest(store: Store) -> None:
-    path = store.payload("model") / MANIFEST
+    path = store.payload(MODEL) / MANIFEST
     whole = path.read_bytes()
     _writable(path)
     named = 0
@@ -119,8 +122,8 @@ def test_every_bit_of_a_manifest(store: Store) -> None:
         content = bytearray(whole)
         content[bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
-        named += list(store.find_damage("model")) == [Finding(f"{path}: damaged")]
-        assert store.manifest("model") is None
+        named += list(store.find_damage(MODEL)) == [Finding(f"{path}: damaged")]
+        assert store.manifest(MODEL) is None
     print(f"{named} of {8 * len(whole)} bits of a manifest named")
     assert named == 8 * len(whole)
 
@@ -134,22 +137,23 @@ def test_all_at_once(store: Store) -> None:
 
 def test_a_file_that_comes_back_changed_is_read_again(store: Store) -> None:
     """A process uses a known SHA-256 only while the file is unchanged."""
-    path = store.payload("evaluation") / "rows.csv"
-    assert store.verified("evaluation", "evaluation", TOPS) == [path]
+    path = store.payload(EVALUATION) / "rows.csv"
+    assert store.verified(EVALUATION, EVALUATION, TOPS) == [path]
     flip_a_bit(path)
     with pytest.raises(UserError, match=r"rows\.csv: damaged"):
-        store.verified("evaluation", "evaluation", TOPS)
+        store.verified(EVALUATION, EVALUATION, TOPS)
 
 
 @pytest.mark.parametrize("what", ["files", "folders"])
 def test_without_the_right_to_read(open_folder: Path, what: str) -> None:
     store = Store(open_folder / "store")
+    open_store(store.root, expected=0)
     for key in PAYLOADS:
         publish(store, key)
     if what == "files":
         closed = expected = [store.payload(key) / name for key in PAYLOADS for name in PAYLOADS[key]]
     else:
-        closed = [store.payload("data") / "data.zarr" / "train", store.payload("model")]
+        closed = [store.payload(DATA) / "data.zarr" / "train", store.payload(MODEL)]
         expected = [closed[0] / "images/c/0/0/0/0", closed[1] / MANIFEST]
     for path in closed:
         path.chmod(0)

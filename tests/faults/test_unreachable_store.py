@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from robustfeatures.pipeline.store.format import FILE, check_store, open_store
 from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.verify import verify
-from tests.conftest import Workspace
+from tests.conftest import REPOSITORY, Workspace
 from tests.faults.conftest import Bindfs
 from tests.faults.test_machines import publish
 from tests.stores import publish_again
@@ -91,6 +92,35 @@ def test_a_payload_in_place_is_moved_for_confirmed_damage_only(store: Store, mon
     manifest = store.manifest("k")
     assert manifest is not None
     assert manifest["content"] == "c"
+
+
+def test_the_users_own_folders_are_no_payloads(tmp_path: Path) -> None:
+    """`gc --delete` with a wrong --store must not remove them."""
+    own = tmp_path / "own"
+    (own / "photos").mkdir(parents=True)
+    (own / "photos" / "cat.png").touch()
+    with pytest.raises(
+        UserError, match=r"own: no store, because it holds 'photos'; give the store a folder of its own"
+    ):
+        open_store(own, expected=0)
+    assert list(own.iterdir()) == [own / "photos"]
+    for command in (["gc", "--everyone", "--delete"], ["verify", "--repair"]):
+        arguments = [sys.executable, "-m", "robustfeatures", *command, "--store", str(own)]
+        done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert f"robustfeatures: {own}: there is no store here; is its file system mounted" in done.stderr
+        assert (own / "photos" / "cat.png").exists()
+    # Nor in a store.
+    store = Store(tmp_path / "store")
+    open_store(store.root, expected=0)
+    publish(store, "0123456789abcdef")
+    (store.root / "photos").mkdir()
+    assert store.payload_keys() == ["0123456789abcdef"]
+    assert list(verify(store, repair=True)) == []
+    # A file system may begin with a folder of its own.
+    disk = tmp_path / "disk"
+    (disk / "lost+found").mkdir(parents=True)
+    open_store(disk, expected=0)
 
 
 def test_a_folder_becomes_a_store_only_if_none_is_expected(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from robustfeatures.pipeline.store.checkouts import FOLDER, list_checkouts, regi
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.tools.gc import find_unneeded, studies_with_results
+from robustfeatures.tools.gc import find_unneeded, studies_here
 from tests.conftest import Workspace
 from tests.faults.test_machines import publish
 
@@ -72,7 +72,12 @@ def test_what_a_study_with_results_here_uses_stays(store: Store, mine: Artifacts
     write_json(mine.root.parent / "built" / "claims.csv", [])
     (mine.root.parent / "planned").mkdir()
     write_json(mine.root.parent / "gone" / "claims.csv", [])
-    assert studies_with_results(Artifacts(mine.root), studies) == ["built"]
+    assert studies_here(Artifacts(mine.root), studies, store) == ["built"]
+    # A run that has no figure yet, and one in another checkout.
+    register(store.root, mine.root, "planned", [])
+    register(store.root, tmp_path / "other" / "artifacts", "other", [])
+    (studies / "other.yaml").touch()
+    assert studies_here(Artifacts(mine.root), studies, store) == ["built", "planned"]
     write_json(mine.reference("model/nobody-1"), {"key": "nobody", "content": "c", "recipe": {}})
     # It is kept as far as it is built.
     partly: Any = {"model/nobody-1": None, "model/not-built-1": None}

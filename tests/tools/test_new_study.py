@@ -88,6 +88,48 @@ def test_every_radius_grows(studies: Path, tmp_path: Path) -> None:
     assert study.experiments["X6"]["radii"] == [2 * eps for eps in like.experiments["X6"]["radii"]]
 
 
+@pytest.mark.parametrize("name", ["2024", "1e3", "1_000", "0x1f", "True", "null", "3.5"])
+def test_names_that_the_command_line_reads_otherwise(studies: Path, tmp_path: Path, name: str) -> None:
+    folder = images(tmp_path / "grey", 2, 10, (16, 16))
+    with pytest.raises(
+        UserError, match=rf"{name}: `--config study={name}` would not read this as text; choose another"
+    ):
+        list(write_study(name, folder, studies))
+
+
+@pytest.mark.parametrize("name", ["store", "raw", "artifacts", "compared-digits-mine"])
+def test_names_of_folders_that_are_there(studies: Path, tmp_path: Path, name: str) -> None:
+    folder = images(tmp_path / "grey", 2, 10, (16, 16))
+    with pytest.raises(UserError, match=rf"^NAME: study: results/{name} is for something else; give the study another"):
+        list(write_study(name, folder, studies))
+
+
+def test_other_ways_to_write_a_study(studies: Path, tmp_path: Path) -> None:
+    folder = images(tmp_path / "grey ä", 3, 10, (16, 16))
+    text = (studies / "digits.yaml").read_text()
+    blank = text.replace("  source: digits\n", "  source: digits\n\n# A comment.\n", 1)
+    assert blank != text
+    (studies / "blank.yaml").write_text(blank)
+    list(write_study("mine", folder, studies, like="blank"))
+    study, like = read_study(studies / "mine.yaml"), read_study(studies / "digits.yaml")
+    assert study.training.keys() == like.training.keys()
+    assert "grey ä" in (studies / "mine.yaml").read_text()
+    (studies / "mine.yaml").unlink()
+    before = sorted(studies.iterdir())
+    listed = text.replace("  eps: [0.25, 0.5, 0.75]\n", "  eps:\n    - 0.25\n    - 0.5\n")
+    quoted = text.replace("  norm: l2\n", "  norm: 'linf'\n")
+    for changed, message in (
+        (listed, r"--like: other: the length 0\.25 is not written as `eps: 1` or `eps: \[1, 2\]`"),
+        (quoted, "--like: other has Linf radii"),
+    ):
+        assert changed != text
+        (studies / "other.yaml").write_text(changed)
+        with pytest.raises(UserError, match=message):
+            list(write_study("mine", folder, studies, like="other"))
+        (studies / "other.yaml").unlink()
+        assert sorted(studies.iterdir()) == before
+
+
 def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_path: Path) -> None:
     folder = images(tmp_path / "grey", 2, 10, (16, 16))
     before = sorted(studies.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -72,6 +73,12 @@ def test_a_dry_run_of_the_default_study_plans_every_stage(workspace: Workspace) 
     lines = done.stdout.splitlines()
     assert sum(re.match(r"Job \d+: model digits-", line) is not None for line in lines) == lines_of_models(done.stdout)
     assert len(done.stdout) < 12_000
+
+
+def test_jobs_run_in_the_python_of_snakemake(workspace: Workspace) -> None:
+    """Not in the first one on the PATH, which may be another if no environment is activated."""
+    done = workspace.snakemake("-n", "-p")
+    assert f"{shlex.quote(sys.executable)} -m robustfeatures build" in done.stdout + done.stderr
 
 
 def lines_of_models(text: str) -> int:

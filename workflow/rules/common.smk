@@ -15,10 +15,14 @@ from snakemake.settings.types import DeploymentMethod
 HERE = Path(workflow.current_basedir.get_path_or_uri(secret_free=False)).parents[1]
 # The package runs from the source tree, so that it need not be installed.
 SOURCE = HERE / "src"
+if not SOURCE.is_dir():
+    raise WorkflowError(
+        f"{HERE}: not a clone on this machine; clone the repository and run Snakemake in it"
+    )
 sys.path.insert(0, str(SOURCE))
 
 from robustfeatures.errors import UserError, make_printable
-from robustfeatures.pipeline.study.config import read_config
+from robustfeatures.pipeline.study.config import read_config, read_words
 from robustfeatures.pipeline.plan.tasks import read_task
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.pipeline.store.references import Artifacts
@@ -36,7 +40,11 @@ try:
     # that another workflow gives. The file beside that one is not ours. Another folder (`--directory`) may have its own.
     own = Path("config.yaml")
     values = read_yaml(HERE / own if IS_MODULE or not own.exists() else own)
-    CONFIG = read_config({**values, **config} if isinstance(values, dict) else values)
+    given = read_words(config)
+    CONFIG = read_config(
+        {**values, **given} if isinstance(values, dict) else values,
+        elsewhere=dict.fromkeys(given, "--config, or a configfile"),
+    )
     # The captions of `snakemake --report` name the study.
     config["study"] = CONFIG.study
     STORE, RAW = map(
@@ -45,6 +53,9 @@ try:
     TASKS, VIEW_JOBS = {}, {}
     # The executor is not known yet. Executors that submit jobs elsewhere count them as nodes (`--jobs`).
     LOCAL = workflow.resource_settings.nodes is None
+    USES_CONDA = (
+        DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+    )
     if workflow.is_main_process:
         from robustfeatures.pipeline.plan.devices import choose_devices
         from robustfeatures.pipeline.plan.plan import unfold
@@ -58,10 +69,7 @@ try:
         planned = make_tasks(PLAN, CONFIG, gpus=1)
         DEVICES = None
         if any(task.gpu for task in planned):
-            uses_conda = (
-                DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-            )
-            DEVICES = choose_devices(CONFIG, is_local=LOCAL, uses_conda=uses_conda)
+            DEVICES = choose_devices(CONFIG, is_local=LOCAL, uses_conda=USES_CONDA)
             planned = make_tasks(PLAN, CONFIG, DEVICES.gpus_per_job)
         store = Store(Path(STORE))
         if IS_MODULE:
@@ -110,7 +118,10 @@ exports = " ".join(
 # With --use-conda Snakemake clears the user's PYTHONPATH for each job, so the job's shell reads it.
 pythonpath = shlex.quote(str(SOURCE)) + '"${PYTHONPATH:+:$PYTHONPATH}"'
 escaped = f"PYTHONPATH={pythonpath} {exports}".replace("{", "{{").replace("}", "}}")
-RUN = f"export {escaped}; python -m robustfeatures"
+# The environment of conda has a Python of its own. Otherwise a job runs in Snakemake's, whichever is first on the PATH.
+python = "python" if USES_CONDA else shlex.quote(sys.executable)
+python = python.replace("{", "{{").replace("}", "}}")
+RUN = f"export {escaped}; {python} -m robustfeatures"
 # The commands of the rules.
 BUILD = f"{RUN} build {{output:q}} --threads {{threads}} --log {{log:q}}"
 BUILD_PART = (

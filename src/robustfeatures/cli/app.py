@@ -74,7 +74,10 @@ def read_configuration(path: Path, study: str | None = None) -> Config:
     from robustfeatures.pipeline.study.yaml import read_yaml
 
     values = read_yaml(path)
-    return read_config({**values, "study": study} if study and isinstance(values, dict) else values)
+    given = {} if study is None else {"study": study}
+    return read_config(
+        {**values, **given} if isinstance(values, dict) else values, path.name, {"study": "--study"} if given else {}
+    )
 
 
 def find_artifact(artifact: str, study: str | None = None) -> Path:
@@ -88,7 +91,7 @@ def find_artifact(artifact: str, study: str | None = None) -> Path:
     from robustfeatures.tools.finding import find_reference
 
     return find_reference(
-        artifact, Artifacts(ARTIFACTS), lambda: unfold(read_configuration(CONFIG, study), STUDIES).recipes
+        artifact, Artifacts(ARTIFACTS), lambda: unfold(read_configuration(CONFIG, study), STUDIES).recipes, study
     )
 
 
@@ -101,7 +104,7 @@ def find_store(given: Path | None, configured: Config | None = None) -> Store:
     from robustfeatures.pipeline.store.format import check_format
     from robustfeatures.pipeline.store.store import Store
 
-    root = given if given is not None else Path((configured or read_configuration(CONFIG, None)).store)
+    root = given.expanduser() if given else Path((configured or read_configuration(CONFIG, None)).store)
     check_format(root)
     return Store(root)
 

@@ -46,10 +46,12 @@ def verify(
     ] = False,
 ) -> None:
     """Hash every file of the store and print the damaged ones; exit code 1 if a damaged file is left in place."""
+    from robustfeatures.pipeline.store.format import check_store
     from robustfeatures.tools.verify import verify as lines
 
-    damaged = False
-    for line in lines(find_store(store), repair=repair):
+    damaged, found = False, find_store(store)
+    check_store(found.root)
+    for line in lines(found, repair=repair):
         damaged = True
         print_lines([line])
     if not damaged:
@@ -92,22 +94,24 @@ def gc(
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
-    """List or remove leftovers, and the payloads that no study with results here uses, or none of the named ones.
+    """List or remove leftovers, and the payloads that no study that was planned here uses, or none of the named ones.
 
     Stays: what other checkouts needed when they last planned, what is younger than a week, and what a job is making.
     """
     from robustfeatures.pipeline.plan.plan import unfold
+    from robustfeatures.pipeline.store.format import check_store
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.pipeline.store.store import discard
-    from robustfeatures.tools.gc import describe_payloads, find_unneeded, leftovers, studies_with_results
+    from robustfeatures.tools.gc import describe_payloads, find_unneeded, has_results, leftovers, studies_here
 
     artifacts = Artifacts(ARTIFACTS)
     configured = read_configuration(config)
     found = find_store(store, configured)
-    here = [] if study else studies_with_results(artifacts, STUDIES)
-    print_lines([f"kept: what the studies with results here use: {', '.join(here)}"] if here else [])
+    check_store(found.root)
+    here = [] if study else studies_here(artifacts, STUDIES, found)
+    print_lines([f"kept: what the studies that were planned here use: {', '.join(here)}"] if here else [])
     # The configured study must be built if it has results, because others of its results may be under way.
-    whole = study or [name for name in here if name == configured.study]
+    whole = study or [name for name in here if name == configured.study and has_results(artifacts, name)]
     partly = [] if study else sorted({*here, configured.study} - {*whole})
     plans, with_results = (
         [unfold(read_configuration(config, name), STUDIES) for name in names] for names in (whole, partly)

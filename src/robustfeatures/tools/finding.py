@@ -16,15 +16,18 @@ BATCH = re.compile(r"-\d+-seeds-[0-9a-f]+$")
 MOST_NAMED = 5
 
 
-def find_reference(given: str, artifacts: Artifacts, planned: Callable[[], Collection[str]] = tuple) -> Path:
+def find_reference(
+    given: str, artifacts: Artifacts, planned: Callable[[], Collection[str]] = tuple, study: str | None = None
+) -> Path:
     """The reference at a path (`...json`), or the only one with the label `given`.
 
     The label may have its stage before it, its digest or the digest's beginning after it, and may lack the seed:
     `model/digits-standard-seed0-a7b6`, `digits-standard`. Of several builds of a label the one is taken that is among
-    the names of `planned`, as a study has them: `model/digits-standard-seed0-a7b6a2f0c1d2e3f4`.
+    the names of `planned`, as a study has them: `model/digits-standard-seed0-a7b6a2f0c1d2e3f4`. If `study` names this
+    study, only its builds count.
 
     Raises:
-        UserError: no reference has that label, or several have; the message names them.
+        UserError: no reference has that label, or several have; the message names them. Or the study has not built it.
     """
     if given.endswith(".json"):
         return Path(given)
@@ -36,9 +39,12 @@ def find_reference(given: str, artifacts: Artifacts, planned: Callable[[], Colle
     found = [path for path in known if _has_name(path, name)]
     if not found:
         raise UserError(f"{given}: there is no artifact with this label{_suggest_label(name, known)}")
-    if len(found) > 1:
+    if len(found) > 1 or study is not None:
         present = planned()
-        found = [path for path in found if f"{path.parent.name}/{path.stem}" in present] or found
+        own = [path for path in found if f"{path.parent.name}/{path.stem}" in present]
+        if study is not None and not own:
+            raise UserError(f"{given}: the study {study} has not built it; other studies have")
+        found = own or found
     if len(found) > 1:
         names = ", ".join(f"{path.parent.name}/{path.stem}" for path in found)
         raise UserError(f"{given}: {len(found)} artifacts have this label: {names}; give one of these")

@@ -47,11 +47,19 @@ class Unneeded:
             yield f"{len(self.young)} payloads younger than {GRACE_DAYS} days"
 
 
-def studies_with_results(artifacts: Artifacts, studies: Path) -> list[str]:
-    """The studies in the folder `studies` that have a table, a figure, claims or a page in this checkout, sorted."""
-    results = artifacts.root.parent
+def has_results(artifacts: Artifacts, study: str) -> bool:
+    """Whether a study has a table, a figure, claims or a page in this checkout."""
+    return any((artifacts.root.parent / study).glob("*"))
+
+
+def studies_here(artifacts: Artifacts, studies: Path, store: Store) -> list[str]:
+    """The studies in the folder `studies` that have results in this checkout or were planned in it, sorted.
+
+    A study may have payloads without results: its run goes on, or built some stages alone.
+    """
+    planned = {one.study for one in list_checkouts(store.root) if one.is_at(artifacts.root)}
     names = (path.stem for path in studies.glob("*.yaml"))
-    return sorted(name for name in names if any((results / name).glob("*")))
+    return sorted(name for name in names if name in planned or has_results(artifacts, name))
 
 
 def find_unneeded(

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import prod, sqrt
+from math import isclose, prod, sqrt
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 from robustfeatures.data.folder import FileFacts, find_mode, inspect_headers
 from robustfeatures.data.listing import Listing, list_images
@@ -35,6 +36,8 @@ SHARES = {"validation": 0.15, "test": 0.25}
 # Steps and radii in L2. A relative step size is a share of the radius and stays.
 LENGTHS = re.compile(r"\b(eps|step_size|radii): (\[[^\]]*\]|[\d./e-]+)")
 BATCH = re.compile(r"\bbatch_size: (\d+)")
+# What Snakemake or YAML reads as a number or as another value.
+NO_TEXT = re.compile(r"[\d_.]+(e[-+]?\d+)?|0[xob][\da-f_]+|nan|inf|true|false|null|yes|no|on|off", flags=re.IGNORECASE)
 NUMBER = re.compile(r"\d+/\d+|\d[\d.]*(?:e-?\d+)?")
 
 
@@ -46,10 +49,13 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     Raises:
         UserError: the name is taken or wrong, the folder's layout is wrong, a file is no image, an image is
             transparent, deeper than 8 bits or grey among colour images, the study `like` extends another one, has Linf
-            radii or no data, or the new study cannot be planned. Then no file is left.
+            radii or no data or lengths that are written otherwise than here, or the new study cannot be planned. Then
+            no file is left.
     """
     path = studies / f"{name}.yaml"
-    config = read_config({"study": name})
+    config = read_config({"study": name}, elsewhere={"study": "NAME"})
+    if NO_TEXT.fullmatch(name):
+        raise UserError(f"{name}: `--config study={name}` would not read this as text; choose another name")
     if path.exists():
         raise UserError(f"{path}: there is such a study already; choose another name or remove it")
     data = Data(source="folder", path=str(folder))
@@ -63,12 +69,14 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     shares = {split: share for split, share in SHARES.items() if split not in listings}
     digest = combine_digests({file: fact.sha256 for file, fact in facts.items()})
     block = _data_block(folder, digest, listings, classes, side, shares)
-    text = _adapt(original, folder, block, _scale(original, shape))
+    factor = _scale(original, shape)
+    text = _adapt(original, folder, block, factor)
     size = data_size(replace(data, validation=shares.get("validation"), test=shares.get("test")))
     if size is not None:
         text = BATCH.sub(lambda found: f"batch_size: {min(int(found[1]), size.images['train'])}", text)
     write_atomically(path, text.encode())
     try:
+        _check_lengths(original, path, factor)
         unfold(config, studies)
     except UserError:
         path.unlink()
@@ -96,7 +104,7 @@ def _check_whole(study: Path) -> None:
 def _adapt(original: Path, folder: Path, data: str, factor: float) -> str:
     """The text of a study with another title and other data, and with L2 lengths times `factor`."""
     text = original.read_text(encoding="utf-8")
-    text = _replace_field(text, "title", f"title: {json.dumps(f'Images in {folder}')}\n")
+    text = _replace_field(text, "title", f"title: {json.dumps(f'Images in {folder}', ensure_ascii=False)}\n")
     text = _replace_field(text, "data", data)
     for field in ("published_setting", "reduced"):
         text = _replace_field(text, field, "")
@@ -131,7 +139,7 @@ def _scale(original: Path, shape: tuple[int, int, int]) -> float:
     size: Size | None = None if study.data is None else data_size(study.data)
     if size is None:
         raise UserError(f"--like: {original.stem} has no data whose size is known; choose another study")
-    if "norm: linf" in original.read_text(encoding="utf-8"):
+    if "linf" in _find(read_yaml(original), ("norm",)):
         raise UserError(f"--like: {original.stem} has Linf radii, which do not grow with images; choose another study")
     return sqrt(prod(shape) / prod(size.shape))
 
@@ -144,7 +152,12 @@ def _data_block(
     side: int | None,
     shares: Mapping[str, float],
 ) -> str:
-    lines = ["data:", "  source: folder", f"  path: {json.dumps(str(folder))}", f"  sha256: {sha256}"]
+    lines = [
+        "data:",
+        "  source: folder",
+        f"  path: {json.dumps(str(folder), ensure_ascii=False)}",
+        f"  sha256: {sha256}",
+    ]
     if side is not None:
         lines += [
             "  # The shorter side of each image is resized to so many pixels, and the middle is cropped to a square.",
@@ -157,15 +170,42 @@ def _data_block(
     for listing in listings.values():
         for label in listing.labels:
             counts[classes[label]] += 1
-    comment = ", ".join(f"{json.dumps(name)} ({count})" for name, count in counts.items())
+    comment = ", ".join(f"{json.dumps(name, ensure_ascii=False)} ({count})" for name, count in counts.items())
     comment = fill(f"The classes, with their images: {comment}.", 118, initial_indent="# ", subsequent_indent="# ")
     return "\n".join([comment, *lines]) + "\n"
 
 
 def _replace_field(text: str, field: str, new: str) -> str:
     """The text of a study with other lines for a field, and for the comment above it."""
-    found = re.compile(rf"(^#.*\n)*^{field}:.*\n(^[ ].*\n|^-.*\n)*", flags=re.MULTILINE)
+    # Blank lines and comments inside the field go with it.
+    found = re.compile(rf"(^#.*\n)*^{field}:.*\n((^(#.*)?\n)*(^[ ].*\n|^-.*\n))*", flags=re.MULTILINE)
     return found.sub(lambda _: new, text, count=1)
+
+
+def _check_lengths(original: Path, path: Path, factor: float) -> None:
+    """Check that each length of a study is the original one times `factor`, to three digits.
+
+    Raises:
+        UserError: one is not, because the text writes it in another way.
+    """
+    old, new = (list(_find(read_yaml(file), ("eps", "step_size", "radii"))) for file in (original, path))
+    for before, after in zip(old, new, strict=True):
+        if not isclose(after, before * factor, rel_tol=0.01):
+            raise UserError(
+                f"--like: {original.stem}: the length {before:g} is not written as `eps: 1` or `eps: [1, 2]`"
+            )
+
+
+def _find(value: Any, names: tuple[str, ...], inside: bool = False) -> Iterator[Any]:
+    """The numbers and texts of a study below one of these names, at any depth."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _find(item, names, inside or name in names)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _find(item, names, inside)
+    elif inside:
+        yield value
 
 
 def _scale_numbers(text: str, factor: float) -> str:

@@ -168,7 +168,10 @@ def test_an_error_names_the_file_in_which_the_value_stands(
     changes: dict[str, Any], file: str, message: str, folder: Path
 ) -> None:
     write(folder, "child", {"extends": "smoke", **changes})
-    assert refusal(folder / "child.yaml").startswith(f"{folder}/{file}.yaml: {message}")
+    found = refusal(folder / "child.yaml")
+    assert found.startswith(f"{folder}/{file}.yaml: {message}")
+    # What is wrong may be the change.
+    assert found.endswith(" (in child.yaml, which extends this file)") == (file == "smoke")
 
 
 def test_an_extended_study_that_is_no_study(folder: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.study.config import read_config, read_words
 from tests.conftest import Workspace
 
 STUDY = "workflow/studies/smoke.yaml"
@@ -248,6 +252,39 @@ def test_bad_configuration(workspace: Workspace, case: str) -> None:
     old, new, expected = CONFIG_CASES[case]
     workspace.edit("config.yaml", old, new)
     assert message(workspace).startswith(f"config.yaml: {expected}")
+
+
+def test_a_message_names_what_gives_the_value() -> None:
+    given = {"study": "smoke", "longest_minutes": "24h"}
+    with pytest.raises(UserError, match=r"^config\.yaml: longest_minutes: .*, not '24h'$"):
+        read_config(given)
+    with pytest.raises(UserError, match=r"^--config: longest_minutes: "):
+        read_config(given, elsewhere={"longest_minutes": "--config"})
+    with pytest.raises(UserError, match=r"^other\.yaml: longest_minutes: "):
+        read_config(given, "other.yaml", {"study": "--study"})
+    for folder in ("store", "raw"):
+        with pytest.raises(UserError, match=rf"^config\.yaml: {folder}: string should have at least 1 character"):
+            read_config({"study": "smoke", folder: ""})
+
+
+def test_words_and_homes_in_a_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Snakemake leaves `--config remote=null` as text."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = {
+        "mix_gpu_models": "true",
+        "gpu_fast_path": "false",
+        "remote": "null",
+        "study": "smoke",
+        "threads_per_job": 2,
+    }
+    config = read_config({**read_words(words), "store": "~/store", "raw": "images"})
+    assert (config.mix_gpu_models, config.gpu_fast_path, config.remote, config.threads_per_job) == (
+        True,
+        False,
+        None,
+        2,
+    )
+    assert (config.store, config.raw) == (str(tmp_path / "store"), "images")
 
 
 @pytest.mark.parametrize("content", ["", "- a list\n", "digits\n"])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from typing import Any
 
 DIGEST_LENGTH = 16
+# The name of a payload in a store or a remote.
+KEY = re.compile(f"[0-9a-f]{{{DIGEST_LENGTH}}}")
 
 
 def to_json(value: Any) -> Any:

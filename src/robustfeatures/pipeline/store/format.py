@@ -16,10 +16,18 @@ def open_store(root: Path, *, expected: int) -> None:
     """Check that a folder is a store; make it one if it is empty or missing. `expected` references point into it.
 
     Raises:
-        UserError: another version wrote the store, or it is empty or missing although references point into it.
+        UserError: another version wrote the store, it holds something else, or it is empty or missing although
+            references point into it.
     """
     if not (root / FILE).exists():
-        if expected and not any(root.glob("*/manifest.json")):
+        payloads = any(root.glob("*/manifest.json"))
+        # A file system may begin with hidden files and with lost+found.
+        others = (
+            [] if payloads else [path.name for path in root.glob("*") if not path.name.startswith((".", "lost+found"))]
+        )
+        if others:
+            raise UserError(f"{root}: no store, because it holds {min(others)!r}; give the store a folder of its own")
+        if expected and not payloads:
             raise UserError(
                 f"{root}: there is no store here, but {expected} references point into it; mount its file system, or "
                 "remove results/artifacts to make everything anew"

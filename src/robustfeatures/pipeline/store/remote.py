@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.files import encode_json
-from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
+from robustfeatures.pipeline.plan.canonical import KEY
 from robustfeatures.pipeline.store.acceptances import FOLDER as ACCEPTANCES
 from robustfeatures.pipeline.store.format import FILE as FORMAT_FILE
 from robustfeatures.pipeline.store.format import FORMAT
@@ -116,7 +116,7 @@ class Remote:
 
     def keys(self) -> set[str]:
         """The keys under which something lies. Not all of them need be complete."""
-        return {name for name in self.sizes("") if re.fullmatch(f"[0-9a-f]{{{DIGEST_LENGTH}}}", name)}
+        return {name for name in self.sizes("") if KEY.fullmatch(name)}
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names in a folder of the remote, with the sizes of files; empty if there is no such folder."""

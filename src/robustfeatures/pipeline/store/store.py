@@ -15,6 +15,7 @@ from typing import Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import ABSENT, hash_file, list_files, name_user, sync_to_disk
+from robustfeatures.pipeline.plan.canonical import KEY
 from robustfeatures.pipeline.store import lease as leases
 from robustfeatures.pipeline.store.acceptances import find_accepted, list_acceptances, read_acceptance
 from robustfeatures.pipeline.store.content import Hashes, find_inode
@@ -292,12 +293,13 @@ class Store:
         discard(hidden)
 
     def payload_keys(self) -> list[str]:
-        """The keys of all payloads, sorted."""
+        """The keys of all payloads, sorted. A folder without a manifest that is not named as one is none."""
         try:
             with os.scandir(self.root) as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+                folders = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
         except FileNotFoundError:
             return []
+        return sorted(name for name in folders if KEY.fullmatch(name) or os.path.lexists(self.root / name / MANIFEST))
 
 
 def _check_writable(folder: Path) -> None:

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, StringConstraints
 
 from robustfeatures.engine.settings import PositiveInt, Strict
+from robustfeatures.errors import UserError
 from robustfeatures.pipeline.store.remote import check_address
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.pipeline.study.validation import validate
+
+# What else lies in `results/` beside the folder of a study.
+TAKEN = ("artifacts", "store", "raw", "logs", "benchmarks", "README.md")
+# What YAML writes for a value that is no text.
+WORDS = {"true": True, "false": False, "null": None}
+
+
+def check_study_name(name: str) -> str:
+    """The name of a study, which is also that of its folder in `results/`.
+
+    Raises:
+        ValueError: something else has this name there.
+    """
+    if name in TAKEN or name.startswith("compared-"):
+        raise ValueError(f"results/{name} is for something else; give the study another name")
+    return name
+
+
+Folder = Annotated[str, StringConstraints(min_length=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +43,11 @@ class Config(Strict):
     the fast path, which should change none.
     """
 
-    study: Name
+    study: Annotated[Name, AfterValidator(check_study_name)]
     """The study to build: a file of `workflow/studies/`, without `.yaml`."""
-    store: str = "results/store"
+    store: Folder = "results/store"
     """The folder of payloads; several studies, people and machines may share it."""
-    raw: str = "results/raw"
+    raw: Folder = "results/raw"
     """The folder of downloads."""
     remote: str | None = None
     """A folder, `sftp://` or `s3://` address whose payloads are fetched before anything is computed."""
@@ -55,13 +79,29 @@ class Config(Strict):
         return {"derived": self.derived_parts, "evaluation": self.evaluation_parts}.get(stage, 1)
 
 
-def read_config(values: Any) -> Config:
-    """The configuration that Snakemake read.
+def read_config(values: Any, file: str = "config.yaml", elsewhere: Mapping[str, str] | None = None) -> Config:
+    """The configuration with the values of a file. `~` at the beginning of a folder is the user's home.
+
+    `elsewhere` says for some fields what gives them in place of the file, such as "--study".
 
     Raises:
-        UserError: a field is unknown or wrong, or the address of the remote holds credentials.
+        UserError: a field is unknown or wrong, or the address of the remote holds credentials. The message begins with
+            what gives the field.
     """
-    config = validate(Config, values, "config.yaml: ")
-    if config.remote is not None:
-        check_address(config.remote, "config.yaml: remote")
-    return config
+    try:
+        config = validate(Config, values)
+        if config.remote is not None:
+            check_address(config.remote, "remote")
+    except UserError as error:
+        source = (elsewhere or {}).get(str(error).partition(":")[0], file)
+        raise UserError(f"{source}: {error}") from error
+    return replace(config, store=_expand(config.store), raw=_expand(config.raw))
+
+
+def read_words(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of `--config`, of which Snakemake leaves `true`, `false` and `null` as text."""
+    return {name: WORDS.get(value, value) if isinstance(value, str) else value for name, value in values.items()}
+
+
+def _expand(folder: str) -> str:
+    return str(Path(folder).expanduser()) if folder.startswith("~") else folder

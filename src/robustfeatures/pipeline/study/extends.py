@@ -52,7 +52,10 @@ class StudyValues:
         try:
             yield
         except UserError as error:
-            raise UserError(f"{self.find_file(str(error))}: {error}") from error
+            file = self.find_file(str(error))
+            # What the study changes may be what does not fit a field of the extended study.
+            where = "" if file == self.path else f" (in {self.path.name}, which extends this file)"
+            raise UserError(f"{file}: {error}{where}") from error
 
 
 def read_values(path: Path) -> StudyValues:
