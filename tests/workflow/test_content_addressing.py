@@ -224,7 +224,7 @@ def test_a_killed_run_is_completed_by_the_next_one(built: Workspace) -> None:
 
 def test_an_edited_rule_recomputes_nothing(built: Workspace) -> None:
     payloads = built.payloads()
-    built.edit("workflow/rules/common.smk", "; python -m robustfeatures", "; python  -m robustfeatures")
+    built.edit("workflow/rules/common.smk", "; {python} -m robustfeatures", "; {python}  -m robustfeatures")
     (built.folder / A2).unlink()
     built.snakemake(A2)
     assert (built.folder / A2).exists()

@@ -76,8 +76,11 @@ def test_labels_and_studies(built: Workspace, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("ftp://host/x", "config.yaml: remote: unknown scheme 'ftp' (did you mean 'sftp'?)"),
-        ("s3://id:hunter2@bucket", "config.yaml: remote: holds credentials; give them in ~/.aws/credentials or AWS_*"),
+        ("ftp://host/x", "--config, or a configfile: remote: unknown scheme 'ftp' (did you mean 'sftp'?)"),
+        (
+            "s3://id:hunter2@bucket",
+            "--config, or a configfile: remote: holds credentials; give them in ~/.aws/credentials or AWS_*",
+        ),
         ("/nowhere", "/nowhere: there is no remote here; `robustfeatures push` makes one"),
     ],
 )
