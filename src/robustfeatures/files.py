@@ -16,6 +16,14 @@ from typing import Any
 ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
+def expand_home(folder: str | Path) -> Path:
+    """The folder, with the user's home in place of a `~` at its beginning. `~` and an unknown user stays as it is."""
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError:
+        return Path(folder)
+
+
 def write_atomically(path: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
     """Write a file through a temporary file and a rename: readers see the old content or the new.
 

@@ -109,6 +109,11 @@ def test_layers_that_are_refused(plain: Plain, pair: tuple[Tensor, Tensor]) -> N
         invert(nn.Conv2d(1, 1, 3), *pair, step_size=0.1, steps=1)
 
 
+def test_labels_are_integers(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(UserError, match="labels: type float32; give integers"):
+        pgd(plain, pair[0], torch.full((5,), 0.9), norm="l2", eps=0.5, step_size=0.1, steps=1)
+
+
 def test_a_layer_before_one_that_works_in_place(pair: tuple[Tensor, Tensor]) -> None:
     torch.manual_seed(0)
     layers = [nn.Conv2d(1, 6, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(216, 10)]

@@ -69,14 +69,19 @@ def test_b1_measures_where_curves_turn() -> None:
     assert verdicts([with_level]) == ["contradicted"]
 
 
-def test_b1_curves_that_rise_to_the_end_have_not_turned() -> None:
-    """Both would turn in the last epoch, and so in the same."""
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("epochs", [40, 20])
+def test_b1_curves_that_rise_to_the_end_have_not_turned(noise: float, epochs: int) -> None:
+    """Both would turn at the end, and so at the same time. Pathway 2 may be shorter."""
     rows = curves()
+    rows = rows[(rows["pathway"] == b1.PATHWAY_1) | (rows["epoch"] <= epochs)].reset_index(drop=True)
     rising = rows["probe"].isin(["robust", b1.CORRELATION])
-    rows.loc[rising, "accuracy"] = rows.loc[rising, "epoch"] * 1.0
+    drawn = np.random.default_rng(0).normal(0, noise, rising.sum())
+    rows.loc[rising, "accuracy"] = 2.0 * rows.loc[rising, "epoch"] + drawn
     *_, with_peak, with_level = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
-    for claim in (with_peak, with_level):
-        assert list(claim.values) == pytest.approx([-90.0] * 3)
+    assert list(with_peak.values) == pytest.approx([-90.0] * 3)
+    if not noise:
+        assert list(with_level.values) == pytest.approx([-90.0] * 3)
 
 
 def test_b1_repeats_its_sentences_in_each_variant() -> None:

@@ -57,12 +57,12 @@ def without_exchange(
 
 def test_a_dead_job_is_superseded(without_exchange: Store, caplog: pytest.LogCaptureFixture) -> None:
     store = without_exchange
-    lock = leave_lock(store, "k", SECONDS, "a-machine-that-died")
+    lock = leave_lock(store, "0123456789abcdef", SECONDS, "a-machine-that-died")
     began = time.monotonic()
     with caplog.at_level(logging.INFO):
-        publish(store, "k")
+        publish(store, "0123456789abcdef")
     assert SECONDS <= time.monotonic() - began < 10 * SECONDS
-    assert store.manifest("k") is not None
+    assert store.manifest("0123456789abcdef") is not None
     assert not lock.exists()
     assert list(lock.parent.glob("*.lock*")) == []
     waits, takes = (message for message in caplog.messages if "a-machine-that-died" in message)
@@ -75,7 +75,7 @@ def test_a_living_job_is_not_superseded(without_exchange: Store) -> None:
     store = without_exchange
     code = (
         "import sys, time; from pathlib import Path; from robustfeatures.pipeline.store.store import Store\n"
-        "with Store(Path(sys.argv[1])).lease('k') as held:\n"
+        "with Store(Path(sys.argv[1])).lease('0123456789abcdef') as held:\n"
         "    print('held', flush=True); time.sleep(float(sys.argv[2])); (held.scratch / 'done').touch()"
     )
     environment = {**os.environ, "ROBUSTFEATURES_LEASE_SECONDS": str(SECONDS)}
@@ -85,10 +85,10 @@ def test_a_living_job_is_not_superseded(without_exchange: Store) -> None:
     assert holder.stdout.readline() == "held\n"
     with (
         pytest.raises(HeldError, match=rf"held by process {holder.pid} on .*; run again later"),
-        store.lease("k", patience=SECONDS / 2),
+        store.lease("0123456789abcdef", patience=SECONDS / 2),
     ):
         pass
-    with store.lease("k") as lease:
+    with store.lease("0123456789abcdef") as lease:
         assert (lease.scratch / "done").exists()
     assert holder.wait() == 0
 
@@ -99,8 +99,8 @@ from pathlib import Path
 from robustfeatures.pipeline.store.store import Store, discard
 
 store = Store(Path(sys.argv[1]))
-with store.lease("k") as lease:
-    if store.manifest("k") is None:
+with store.lease("0123456789abcdef") as lease:
+    if store.manifest("0123456789abcdef") is None:
         with Path(sys.argv[2]).open("a") as file:
             file.write("x")
         lease.fresh.mkdir()
@@ -114,7 +114,7 @@ def test_of_many_that_wait_for_a_dead_job_one_makes(tmp_path: Path, bindfs: Bind
     (tmp_path / "folder").mkdir()
     bindfs(tmp_path / "mount", tmp_path / "folder")
     store = Store(tmp_path / "mount" / "store")
-    leave_lock(store, "k", SECONDS, "a-machine-that-died")
+    leave_lock(store, "0123456789abcdef", SECONDS, "a-machine-that-died")
     environment = {**os.environ, "ROBUSTFEATURES_LEASE_SECONDS": str(SECONDS)}
     command = [sys.executable, "-c", MAKE, str(store.root), str(tmp_path / "counter")]
     makers = [subprocess.Popen(command, env=environment) for _ in range(4)]
@@ -160,7 +160,7 @@ def test_a_job_that_was_stopped_publishes_nothing(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from robustfeatures.pipeline.store.store import Store\n"
         "store = Store(Path(sys.argv[1]))\n"
-        "with store.lease('k') as lease:\n"
+        "with store.lease('0123456789abcdef') as lease:\n"
         "    lease.fresh.mkdir(); (lease.fresh / 'labels').write_text('first')\n"
         "    print('half', flush=True); sys.stdin.readline()\n"
         "    (lease.fresh / 'images').write_text('first')\n"
@@ -186,7 +186,7 @@ def test_a_job_that_was_stopped_publishes_nothing(tmp_path: Path) -> None:
     _, errors = stopped.communicate("\n")
     assert stopped.returncode != 0
     assert "lost the lease" in errors or "the lease was lost" in errors
-    manifest = store.manifest("k")
+    manifest = store.manifest("0123456789abcdef")
     assert manifest is not None
     assert manifest["content"] == "second"
     assert set(manifest["files"]) == {"images", "labels"}
@@ -199,21 +199,21 @@ def test_the_first_publisher_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Lease, "check", lambda lease: None)
 
     def publish_again(text: str) -> dict[str, object]:
-        with store.lease("k") as lease:
+        with store.lease("0123456789abcdef") as lease:
             lease.fresh.mkdir()
             (lease.fresh / "rows.csv").write_text(text)
             return store.publish(lease, {"content": text, "built": {}})
 
     first = publish_again("first")
     assert publish_again("second") == first
-    assert (store.payload("k") / "rows.csv").read_text() == "first"
+    assert (store.payload("0123456789abcdef") / "rows.csv").read_text() == "first"
     assert list(verify(store)) == []
     assert not list(store.root.glob(".damaged-*"))
 
 
 def test_a_lost_lease_is_noticed(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    with store.lease("k") as lease:
+    with store.lease("0123456789abcdef") as lease:
         lease.check()
         lock = Path(lease.lock.lock_file)
         lock.write_text(lock.read_text().replace(lease.token, "0" * 32))
@@ -230,10 +230,10 @@ def test_a_name_that_is_cached_as_absent(tmp_path: Path, bindfs: Bindfs) -> None
     bindfs(tmp_path / "mount", tmp_path / "folder", "-o", "negative_timeout=600,entry_timeout=600,attr_timeout=600")
     here, there = Store(tmp_path / "mount" / "store"), Store(tmp_path / "folder" / "store")
     here.root.mkdir()
-    assert here.manifest("k") is None
-    publish(there, "k")
-    assert here.manifest("k") is None
-    with here.lease("k"):
-        assert here.manifest("k") is not None
+    assert here.manifest("0123456789abcdef") is None
+    publish(there, "0123456789abcdef")
+    assert here.manifest("0123456789abcdef") is None
+    with here.lease("0123456789abcdef"):
+        assert here.manifest("0123456789abcdef") is not None
     with here.lease("other"):
-        assert here.payload_keys() == ["k"]
+        assert here.payload_keys() == ["0123456789abcdef"]

@@ -57,18 +57,18 @@ def leave_lock(store: Store, key: str, seconds: float, host: str) -> Path:
 def test_the_lock_of_a_dead_machine(store: Store, monkeypatch: pytest.MonkeyPatch, heard: float) -> None:
     """It is taken over after the time of the lease and not before, whatever the clock of the dead machine was."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 2.0)
-    lock = leave_lock(store, "k", 2.0, "a-machine-that-died")
+    lock = leave_lock(store, "0123456789abcdef", 2.0, "a-machine-that-died")
     os.utime(lock, (time.time() + heard,) * 2)
-    (store.scratch("k") / "left").write_text("by the dead machine")
+    (store.scratch("0123456789abcdef") / "left").write_text("by the dead machine")
     began = time.monotonic()
-    with store.lease("k") as lease:
+    with store.lease("0123456789abcdef") as lease:
         waited = time.monotonic() - began
         # The work of the dead job is still there.
         assert (lease.scratch / "left").exists()
         discard(lease.scratch)
     assert 2.0 <= waited < 30.0
-    publish(store, "k")
-    assert store.manifest("k") is not None
+    publish(store, "0123456789abcdef")
+    assert store.manifest("0123456789abcdef") is not None
 
 
 def test_a_clock_that_goes_back_under_a_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_a_clock_that_goes_back_under_a_lease(store: Store, monkeypatch: pytest.
     code = (
         "import sys, time; from pathlib import Path; from robustfeatures.pipeline.store import lease, store\n"
         "lease.LEASE_SECONDS = 3.0; now = time.time; time.time = lambda: now() - 7 * 24 * 3600\n"
-        "with store.Store(Path(sys.argv[1])).lease('k') as held:\n"
+        "with store.Store(Path(sys.argv[1])).lease('0123456789abcdef') as held:\n"
         "    print('held', flush=True); time.sleep(8); (held.scratch / 'done').touch()"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(store.root)], stdout=subprocess.PIPE, text=True)
@@ -85,7 +85,7 @@ def test_a_clock_that_goes_back_under_a_lease(store: Store, monkeypatch: pytest.
     assert holder.stdout.readline() == "held\n"
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() - LATER)
-    with store.lease("k") as lease:
+    with store.lease("0123456789abcdef") as lease:
         assert (lease.scratch / "done").exists()
         discard(lease.scratch)
     assert holder.wait() == 0
@@ -93,9 +93,9 @@ def test_a_clock_that_goes_back_under_a_lease(store: Store, monkeypatch: pytest.
 
 @pytest.mark.parametrize("heard", [-LATER, LATER])
 def test_status_shows_no_job_that_is_not_there(store: Store, heard: float) -> None:
-    lock = leave_lock(store, "k", 120.0, "a-machine-that-died")
+    lock = leave_lock(store, "0123456789abcdef", 120.0, "a-machine-that-died")
     report = {"stage": "model", "label": "m", "share": 0.5, "seconds_left": 3.0, "process": 1}
-    (store.scratch("k") / "progress.json").write_text(json.dumps(report))
+    (store.scratch("0123456789abcdef") / "progress.json").write_text(json.dumps(report))
     nothing = Plan({}, ()), Artifacts(store.root / "artifacts"), store
     assert find_state(*nothing).running == [Running("model", "m", 0.5, 3.0)]
     os.utime(lock, (time.time() + heard,) * 2)
@@ -151,15 +151,17 @@ def test_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(os, "link", refuse)
     monkeypatch.setattr(leases, "LEASE_SECONDS", 1.0)
-    publish(store, "one")
-    lock = leave_lock(store, "two", 1.0, os.uname().nodename)
+    publish(store, "1111111111111111")
+    lock = leave_lock(store, "2222222222222222", 1.0, os.uname().nodename)
     assert lock.exists()
-    publish(store, "two")
-    leave_lock(store, "three", 1.0, "a-machine-that-died")
-    publish(store, "three")
-    store.set_aside(store.payload("one"))
-    publish(store, "one")
-    assert [store.manifest(key) is not None for key in ("one", "two", "three")] == [True] * 3
+    publish(store, "2222222222222222")
+    leave_lock(store, "3333333333333333", 1.0, "a-machine-that-died")
+    publish(store, "3333333333333333")
+    store.set_aside(store.payload("1111111111111111"))
+    publish(store, "1111111111111111")
+    assert [
+        store.manifest(key) is not None for key in ("1111111111111111", "2222222222222222", "3333333333333333")
+    ] == [True] * 3
     assert list(verify(store)) == []
     print(f"hard links asked for: {len(asked)}")
 

@@ -50,8 +50,8 @@ def make(name, path):
     write_shard(path, "train", int(name), images[int(name) * 2:][:2], shape=images.shape, shard_rows=2)
 """
 JOIN = """
-with store.lease("k") as lease:
-    blocks = Blocks(store, "k", Share(1, 1))
+with store.lease("0123456789abcdef") as lease:
+    blocks = Blocks(store, "0123456789abcdef", Share(1, 1))
     blocks.finish(["0", "1"], make)
     blocks.check(["0", "1"])
     paths = [blocks.path(name) for name in "01"]
@@ -84,37 +84,41 @@ def owners(folder: Path) -> set[int]:
 
 
 def test_one_goes_on_from_the_checkpoint_of_the_other(shared: Store) -> None:
-    act(ANNA, shared, "held = store.lease('k'); Checkpoints(held.__enter__().scratch).save({'step': 7}); os._exit(9)")
-    assert owners(shared.scratch("k")) == {ANNA}
+    act(
+        ANNA,
+        shared,
+        "held = store.lease('0123456789abcdef'); Checkpoints(held.__enter__().scratch).save({'step': 7}); os._exit(9)",
+    )
+    assert owners(shared.scratch("0123456789abcdef")) == {ANNA}
     code = (
-        "with store.lease('k') as lease:\n"
+        "with store.lease('0123456789abcdef') as lease:\n"
         "    kept = Checkpoints(lease.scratch)\n"
         "    print(kept.load(torch.device('cpu'))['step'])\n"
         "    kept.save({'step': 8})\n"
         "    publish(lease, 'c'); discard(lease.scratch)"
     )
     assert act(BEN, shared, code) == "7\n"
-    assert owners(shared.payload("k")) == {BEN}
-    assert not shared.scratch("k").exists()
+    assert owners(shared.payload("0123456789abcdef")) == {BEN}
+    assert not shared.scratch("0123456789abcdef").exists()
     assert list(verify(shared)) == []
 
 
 @pytest.mark.parametrize("umask", ["002", "022"])
 def test_one_joins_the_blocks_of_the_other(shared: Store, umask: str) -> None:
-    act(ANNA, shared, "Blocks(store, 'k', Share(1, 2)).finish(['0', '1'], make)")
-    for folder in (shared.scratch("k"), shared.scratch("k") / "blocks"):
+    act(ANNA, shared, "Blocks(store, '0123456789abcdef', Share(1, 2)).finish(['0', '1'], make)")
+    for folder in (shared.scratch("0123456789abcdef"), shared.scratch("0123456789abcdef") / "blocks"):
         folder.chmod(0o2775)
-    assert owners(shared.scratch("k") / "blocks") == {ANNA}
+    assert owners(shared.scratch("0123456789abcdef") / "blocks") == {ANNA}
     act(BEN, shared, JOIN, umask=umask)
-    assert owners(shared.payload("k")) == {BEN}
+    assert owners(shared.payload("0123456789abcdef")) == {BEN}
     assert list(verify(shared)) == []
 
 
 def test_one_replaces_the_damaged_payload_of_the_other(shared: Store) -> None:
-    act(ANNA, shared, "with store.lease('k') as lease: publish(lease, 'first'); discard(lease.scratch)")
-    rows = shared.payload("k") / "deep" / "rows.csv"
+    act(ANNA, shared, "with store.lease('0123456789abcdef') as lease: publish(lease, 'first'); discard(lease.scratch)")
+    rows = shared.payload("0123456789abcdef") / "deep" / "rows.csv"
     rows.write_text("damage")
-    code = "with store.lease('k') as lease: publish(lease, 'second'); discard(lease.scratch)"
+    code = "with store.lease('0123456789abcdef') as lease: publish(lease, 'second'); discard(lease.scratch)"
     act(BEN, shared, code)
     assert rows.read_text() == "second"
     (aside,) = shared.root.glob(".damaged-k-*")
@@ -123,8 +127,8 @@ def test_one_replaces_the_damaged_payload_of_the_other(shared: Store) -> None:
 
 
 def test_one_removes_a_payload_of_the_other_from_sight(shared: Store) -> None:
-    act(ANNA, shared, "with store.lease('k') as lease: publish(lease, 'first'); discard(lease.scratch)")
-    act(BEN, shared, "store.remove('k')")
+    act(ANNA, shared, "with store.lease('0123456789abcdef') as lease: publish(lease, 'first'); discard(lease.scratch)")
+    act(BEN, shared, "store.remove('0123456789abcdef')")
     assert shared.payload_keys() == []
 
 
@@ -135,18 +139,23 @@ def test_rights_follow_the_umask(open_folder: Path, umask: str, folders: int, fi
     own = Store(open_folder / "store")
     own.root.mkdir()
     shutil.chown(own.root, user=ANNA)
-    act(ANNA, own, "with store.lease('k') as lease: publish(lease, 'c'); discard(lease.scratch)", umask=umask)
-    place = own.payload("k")
+    act(
+        ANNA,
+        own,
+        "with store.lease('0123456789abcdef') as lease: publish(lease, 'c'); discard(lease.scratch)",
+        umask=umask,
+    )
+    place = own.payload("0123456789abcdef")
     for path in (place, *place.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (folders if path.is_dir() else files), path
 
 
 def test_without_rights_nothing_is_computed(shared: Store) -> None:
     """Anna forgot her umask; a stranger is in no group."""
-    code = "held = store.lease('k'); (held.__enter__().scratch / 'blocks').mkdir(); os._exit(9)"
+    code = "held = store.lease('0123456789abcdef'); (held.__enter__().scratch / 'blocks').mkdir(); os._exit(9)"
     act(ANNA, shared, code, umask="022")
-    shared.scratch("k").with_suffix(".lock").unlink()
-    code = "try:\n    with store.lease('k'): print('computed')\nexcept UserError as error: print(error)"
+    shared.scratch("0123456789abcdef").with_suffix(".lock").unlink()
+    code = "try:\n    with store.lease('0123456789abcdef'): print('computed')\nexcept UserError as error: print(error)"
     advice = "may not write here; the store's owner must make its folders writable for the group (`chmod g+rwxs`)"
     for user, group, place in ((BEN, GROUP, shared.root / ".partial"), (BEN, BEN, shared.root)):
         (line,) = act(user, shared, code, group=group).splitlines()
@@ -164,7 +173,7 @@ def test_where_chmod_is_refused(open_folder: Path, bindfs: Bindfs) -> None:
         probe.chmod(0o444)
     store = Store(open_folder / "mount" / "store")
     act(ANNA, store, JOIN)
-    act(ANNA, store, "with store.lease('other') as lease: publish(lease, 'c'); discard(lease.scratch)")
-    assert store.payload_keys() == ["k", "other"]
-    assert not store.scratch("k").exists()
+    act(ANNA, store, "with store.lease('ffffffffffffffff') as lease: publish(lease, 'c'); discard(lease.scratch)")
+    assert store.payload_keys() == ["0123456789abcdef", "ffffffffffffffff"]
+    assert not store.scratch("0123456789abcdef").exists()
     assert list(verify(store)) == []

@@ -27,7 +27,7 @@ CODES = (errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOTCONN)
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "store")
-    publish(store, "k")
+    publish(store, "0123456789abcdef")
     return store
 
 
@@ -50,25 +50,25 @@ def fail(monkeypatch: pytest.MonkeyPatch, bad: Path, code: int) -> None:
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("name", [MANIFEST, "rows.csv"])
 def test_an_error_is_no_absence(store: Store, monkeypatch: pytest.MonkeyPatch, code: int, name: str) -> None:
-    path = store.payload("k") / name
+    path = store.payload("0123456789abcdef") / name
     with monkeypatch.context() as broken:
         fail(broken, path, code)
         with pytest.raises(OSError, match="it failed") as caught:
-            store.manifest("k")
+            store.manifest("0123456789abcdef")
         assert (caught.value.errno, caught.value.filename) == (code, str(path))
         with pytest.raises(UserError, match="the payload there may be whole and is left in its place"):
-            publish(store, "k")
+            publish(store, "0123456789abcdef")
         with pytest.raises(UserError, match="1 payloads have files that cannot be read"):
             list(verify(store, repair=True))
-    assert store.manifest("k") is not None
+    assert store.manifest("0123456789abcdef") is not None
     assert not list(store.root.glob(".damaged-*"))
 
 
 def test_repair_leaves_what_cannot_be_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(store, "damaged")
-    (store.payload("damaged") / "rows.csv").chmod(0o644)
-    (store.payload("damaged") / "rows.csv").write_text("CONTENT")
-    path = store.payload("k") / "rows.csv"
+    publish(store, "dddddddddddddddd")
+    (store.payload("dddddddddddddddd") / "rows.csv").chmod(0o644)
+    (store.payload("dddddddddddddddd") / "rows.csv").write_text("CONTENT")
+    path = store.payload("0123456789abcdef") / "rows.csv"
     lines: list[str] = []
     with monkeypatch.context() as broken:
         fail(broken, path, errno.EIO)
@@ -76,20 +76,20 @@ def test_repair_leaves_what_cannot_be_read(store: Store, monkeypatch: pytest.Mon
             lines.extend(verify(store, repair=True))
     damaged, moved, *unread = lines
     assert damaged.endswith("rows.csv: damaged")
-    assert moved.startswith(f"moved {store.payload('damaged')} to ")
+    assert moved.startswith(f"moved {store.payload('dddddddddddddddd')} to ")
     assert set(unread) == {f"{path}: it failed"}
-    assert store.payload_keys() == ["k"]
+    assert store.payload_keys() == ["0123456789abcdef"]
 
 
 def test_a_payload_in_place_is_moved_for_confirmed_damage_only(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with store.lease("k") as lease:
+    with store.lease("0123456789abcdef") as lease:
         lease.fresh.mkdir()
         (lease.fresh / "rows.csv").write_text("other")
-        fail(monkeypatch, store.payload("k") / "rows.csv", errno.EIO)
+        fail(monkeypatch, store.payload("0123456789abcdef") / "rows.csv", errno.EIO)
         with pytest.raises(UserError, match="the payload there may be whole and is left in its place"):
             store.publish(lease, {"content": "other", "built": {}})
     monkeypatch.undo()
-    manifest = store.manifest("k")
+    manifest = store.manifest("0123456789abcdef")
     assert manifest is not None
     assert manifest["content"] == "c"
 

@@ -140,6 +140,36 @@ def test_a_frozen_copy_follows_the_buffers() -> None:
     torch.testing.assert_close(frozen(IMAGES), network(IMAGES), rtol=1e-4, atol=1e-5)
 
 
+def test_a_constant_does_not_depend_on_the_mode() -> None:
+    torch.manual_seed(0)
+    module = WithBuffers().eval()
+    torch.testing.assert_close(converted(module, "classifier.1")(IMAGES), module(IMAGES), rtol=1e-4, atol=1e-5)
+
+
+class UntracedBuffer(Untraceable):
+    """torch.fx cannot look into it in eval mode, and its buffer is not saved with the weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if not self.training and images.mean() > 100:
+            raise AssertionError
+        return super().forward(images - self.shift)  # type: ignore[operator]
+
+
+def test_a_frozen_copy_follows_the_buffers_of_what_is_not_traced() -> None:
+    torch.manual_seed(0)
+    module = UntracedBuffer()
+    network = converted(module)
+    (shift,) = (values for name, values in network.named_buffers() if name.endswith("shift"))
+    frozen = FrozenNetwork(network)
+    shift.add_(0.5)
+    frozen.refresh()
+    torch.testing.assert_close(frozen(IMAGES), network(IMAGES), rtol=1e-4, atol=1e-5)
+
+
 def tied() -> nn.Module:
     first, second = nn.Conv2d(3, 3, 3, padding=1, bias=False), nn.Conv2d(3, 3, 3, padding=1, bias=False)
     second.weight = first.weight
@@ -236,7 +266,7 @@ class Nan(Convolutional):
             None,
             r"gives \(2, 7\) for 2 images, not logits of 10",
         ),
-        (View, None, "in the channels-last layout: RuntimeError: view size is not .*; use reshape or flatten in place"),
+        (View, None, "a frozen copy for attacks, where images lie channels-last: use reshape or flatten: RuntimeError"),
         (lambda: nn.Linear(5, 10), None, r"fails on images \(2, 3, 16, 16\): RuntimeError: mat1 and mat2"),
         (lambda: nn.Sequential(nn.Conv2d(3, 10, 16), nn.Flatten()), None, "the network calls no linear layer"),
     ],

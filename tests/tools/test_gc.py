@@ -22,6 +22,8 @@ from tests.conftest import Workspace
 from tests.faults.test_machines import publish
 
 WEEK = 7 * 24 * 3600.0
+# Keys of payloads.
+MINE, NOBODY, OTHER, YOUNG = (letter * 16 for letter in "abcd")
 RECIPES: Any = {"model/mine-1": None}
 
 
@@ -29,7 +31,7 @@ RECIPES: Any = {"model/mine-1": None}
 def store(tmp_path: Path) -> Store:
     """A store of payloads that are eight days old."""
     store = Store(tmp_path / "store")
-    for key in ("mine", "other", "nobody"):
+    for key in (MINE, OTHER, NOBODY):
         publish(store, key)
         age(store, key)
     return store
@@ -38,7 +40,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def mine(tmp_path: Path) -> Artifacts:
     artifacts = Artifacts(tmp_path / "mine" / "artifacts")
-    write_json(artifacts.reference("model/mine-1"), {"key": "mine", "content": "c", "recipe": {}})
+    write_json(artifacts.reference("model/mine-1"), {"key": MINE, "content": "c", "recipe": {}})
     return artifacts
 
 
@@ -49,19 +51,19 @@ def age(store: Store, key: str) -> None:
 
 def test_what_another_checkout_needs_stays(store: Store, mine: Artifacts, tmp_path: Path) -> None:
     plan = Plan(RECIPES, ())
-    register(store.root, tmp_path / "other" / "artifacts", "digits", ["other", "not there any more"])
+    register(store.root, tmp_path / "other" / "artifacts", "digits", [OTHER, "not there any more"])
     found = find_unneeded([plan], mine, store)
-    assert found.keys(everyone=False) == ["nobody"]
-    assert found.keys(everyone=True) == ["nobody", "other"]
+    assert found.keys(everyone=False) == [NOBODY]
+    assert found.keys(everyone=True) == [NOBODY, OTHER]
     (line,) = found.kept()
     assert line.startswith(f"1 payloads that {tmp_path}/other/artifacts on ")
     assert "study digits, last seen 20" in line
     # Another study of this checkout is not kept, as long as it is not named and has no results here.
-    register(store.root, mine.root, "theory", ["nobody"])
-    assert find_unneeded([plan], mine, store).keys(everyone=False) == ["nobody"]
+    register(store.root, mine.root, "theory", [NOBODY])
+    assert find_unneeded([plan], mine, store).keys(everyone=False) == [NOBODY]
     # It needs no longer what its last plan did not need.
     register(store.root, tmp_path / "other" / "artifacts", "digits", [])
-    assert find_unneeded([plan], mine, store).keys(everyone=False) == ["nobody", "other"]
+    assert find_unneeded([plan], mine, store).keys(everyone=False) == [NOBODY, OTHER]
 
 
 def test_what_a_study_with_results_here_uses_stays(store: Store, mine: Artifacts, tmp_path: Path) -> None:
@@ -78,29 +80,29 @@ def test_what_a_study_with_results_here_uses_stays(store: Store, mine: Artifacts
     register(store.root, tmp_path / "other" / "artifacts", "other", [])
     (studies / "other.yaml").touch()
     assert studies_here(Artifacts(mine.root), studies, store) == ["built", "planned"]
-    write_json(mine.reference("model/nobody-1"), {"key": "nobody", "content": "c", "recipe": {}})
+    write_json(mine.reference("model/nobody-1"), {"key": NOBODY, "content": "c", "recipe": {}})
     # It is kept as far as it is built.
     partly: Any = {"model/nobody-1": None, "model/not-built-1": None}
     found = find_unneeded([Plan(RECIPES, ())], mine, store, with_results=[Plan(partly, ())])
-    assert found.keys(everyone=True) == ["other"]
+    assert found.keys(everyone=True) == [OTHER]
     with pytest.raises(UserError, match=r"not-built-1\.json: not built yet"):
         find_unneeded([Plan(partly, ())], mine, store)
 
 
 def test_the_same_path_on_another_machine_is_another_checkout(store: Store, mine: Artifacts) -> None:
-    register(store.root, mine.root, "digits", ["other"])
+    register(store.root, mine.root, "digits", [OTHER])
     (path,) = (store.root / FOLDER).glob("*.json")
     elsewhere = {**json.loads(path.read_text()), "token": "0" * 16}
     write_json(path.with_name("elsewhere.json"), elsewhere)
-    assert find_unneeded([Plan(RECIPES, ())], mine, store).keys(everyone=False) == ["nobody"]
+    assert find_unneeded([Plan(RECIPES, ())], mine, store).keys(everyone=False) == [NOBODY]
 
 
 def test_what_is_young_or_being_made_stays(store: Store, mine: Artifacts) -> None:
-    publish(store, "young")
-    with store.lease("nobody"):
+    publish(store, YOUNG)
+    with store.lease(NOBODY):
         found = find_unneeded([Plan(RECIPES, ())], mine, store)
-    assert found.keys(everyone=False) == ["other"]
-    assert found.keys(everyone=True) == ["other", "young"]
+    assert found.keys(everyone=False) == [OTHER]
+    assert found.keys(everyone=True) == [OTHER, YOUNG]
     assert list(found.kept()) == ["1 payloads younger than 7 days"]
 
 

@@ -90,7 +90,9 @@ def test_find_by_label(made: Made) -> None:
     # If the person names the study, no other will do, be there one build or two.
     assert find_reference("digits-standard", made.artifacts, lambda: made.plan.recipes, "smoke") == model
     other.unlink()
-    with pytest.raises(UserError, match="digits-standard: the study theory has not built it; other studies have"):
+    with pytest.raises(
+        UserError, match="digits-standard: the study theory, as it is now, has not built it; there are other builds"
+    ):
         find_reference("digits-standard", made.artifacts, lambda: {"data/digits"}, "theory")
     # The name of a training may look like that of a batch.
     alike = model.with_name(f"digits-two-seeds-each-seed0-{'2' * 16}.json")

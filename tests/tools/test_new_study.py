@@ -88,13 +88,18 @@ def test_every_radius_grows(studies: Path, tmp_path: Path) -> None:
     assert study.experiments["X6"]["radii"] == [2 * eps for eps in like.experiments["X6"]["radii"]]
 
 
-@pytest.mark.parametrize("name", ["2024", "1e3", "1_000", "0x1f", "True", "null", "3.5"])
+@pytest.mark.parametrize("name", ["2024", "1e3", "1_000", "0x1f", "True", "null", "3.5", "infinity"])
 def test_names_that_the_command_line_reads_otherwise(studies: Path, tmp_path: Path, name: str) -> None:
     folder = images(tmp_path / "grey", 2, 10, (16, 16))
     with pytest.raises(
         UserError, match=rf"{name}: `--config study={name}` would not read this as text; choose another"
     ):
         list(write_study(name, folder, studies))
+
+
+def test_a_name_with_a_date_is_text(studies: Path, tmp_path: Path) -> None:
+    list(write_study("2024.01.05", images(tmp_path / "grey", 3, 10, (16, 16)), studies))
+    assert (studies / "2024.01.05.yaml").is_file()
 
 
 @pytest.mark.parametrize("name", ["store", "raw", "artifacts", "compared-digits-mine"])

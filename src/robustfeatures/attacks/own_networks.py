@@ -68,10 +68,12 @@ def pgd(
     """`robustfeatures.attacks.projected_gradient_descent.pgd`, on any module with logits (N, K).
 
     Raises:
-        UserError: the images are not float (N, C, H, W) in [0, 1].
+        UserError: the images are not float (N, C, H, W) in [0, 1], or the labels no integers.
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
     """
     check_pixels("images", images)
+    if labels.is_floating_point():
+        raise UserError(f"labels: type {str(labels.dtype).removeprefix('torch.')}; give integers")
     return projected_gradient_descent.pgd(
         model,
         images,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robustfeatures.errors import StoppedError, make_printable
+from robustfeatures.files import expand_home
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +41,9 @@ StudyOption = Annotated[str | None, typer.Option("--study", help="A study in pla
 # For a label with several builds.
 BuildsOption = Annotated[
     str | None,
-    typer.Option("--study", help="Of several builds of a label, the one of this study; by default the configured one."),
+    typer.Option(
+        "--study", help="Only the build of this study; by default that of the configured one, if there are several."
+    ),
 ]
 
 CONFIG = Path("config.yaml")
@@ -81,10 +84,10 @@ def read_configuration(path: Path, study: str | None = None) -> Config:
 
 
 def find_artifact(artifact: str, study: str | None = None) -> Path:
-    """The reference that a label or a path names; of several builds of a label that of `study`, or the configured one.
+    """The reference that a label or a path names: the build of `study`, or of several that of the configured study.
 
     Raises:
-        UserError: no artifact, or several, are called so.
+        UserError: no artifact, or several, are called so; or `study` has not built it.
     """
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.references import Artifacts
@@ -104,7 +107,7 @@ def find_store(given: Path | None, configured: Config | None = None) -> Store:
     from robustfeatures.pipeline.store.format import check_format
     from robustfeatures.pipeline.store.store import Store
 
-    root = given.expanduser() if given else Path((configured or read_configuration(CONFIG, None)).store)
+    root = Path((configured or read_configuration(CONFIG, None)).store) if given is None else expand_home(given)
     check_format(root)
     return Store(root)
 

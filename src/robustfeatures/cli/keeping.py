@@ -94,7 +94,7 @@ def gc(
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
-    """List or remove leftovers, and the payloads that no study that was planned here uses, or none of the named ones.
+    """List or remove leftovers, and the payloads that no study planned here uses; with --study, none of these studies.
 
     Stays: what other checkouts needed when they last planned, what is younger than a week, and what a job is making.
     """
@@ -113,9 +113,12 @@ def gc(
     # The configured study must be built if it has results, because others of its results may be under way.
     whole = study or [name for name in here if name == configured.study and has_results(artifacts, name)]
     partly = [] if study else sorted({*here, configured.study} - {*whole})
-    plans, with_results = (
-        [unfold(read_configuration(config, name), STUDIES) for name in names] for names in (whole, partly)
-    )
+    try:
+        plans, with_results = (
+            [unfold(read_configuration(config, name), STUDIES) for name in names] for names in (whole, partly)
+        )
+    except UserError as error:
+        raise UserError(f"{error}; mend this study or remove its file, because gc must know what it needs") from error
     said = "removed" if delete else "would remove"
     unneeded = find_unneeded(plans, artifacts, found, with_results=with_results)
     print_lines(f"{'not kept' if everyone else 'kept'}: {line}" for line in unneeded.kept())

@@ -50,10 +50,7 @@ class FrozenNetwork(nn.Module):
     @torch.no_grad()
     def refresh(self) -> None:
         """Copy the network's current weights and running statistics."""
-        original, own = self._original[0], self.network.state_dict()
-        named = (original.named_parameters, original.named_buffers)
-        # Also the buffers that are not saved with the weights, and each name of a tensor that has several.
-        state = {name: values.detach() for each in named for name, values in each(remove_duplicate=False)}
+        state, own = _find_tensors(self._original[0]), _find_tensors(self.network)
         weights = {name: state[name] for name in own if name in state}
         for pair in self._folded:
             conv, norm = f"features.{pair.convolution}", f"features.{pair.batch_norm}"
@@ -83,6 +80,12 @@ class FrozenNetwork(nn.Module):
             normalised = self.network.normalise(convert_layout(images, torch.channels_last))
             representation: Tensor = (self._compiled or self.network.features)(normalised)
         return representation.float()
+
+
+def _find_tensors(network: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers, also those that are not saved, under each of their names."""
+    named = (network.named_parameters, network.named_buffers)
+    return {name: values.detach() for each in named for name, values in each(remove_duplicate=False)}
 
 
 class ConvBatchNorm(NamedTuple):

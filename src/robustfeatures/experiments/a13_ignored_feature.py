@@ -141,8 +141,8 @@ def claims(results: Results) -> list[Claim]:
         Claim(
             "Any standard loss function learns a classifier that is not robust",
             SECTION,
-            "minus the least margin under the Linf attack over the whole distribution, times 100, least over losses "
-            "and the largest margin",
+            "minus the least margin under the Linf attack over the whole distribution, times 100; least over losses "
+            "and the classifier of largest margin",
             [-percent(value) for value in over("standard", "least_margin", "max")],
         ),
         Claim(

@@ -125,9 +125,9 @@ def _check_frozen(network: Network, images: Tensor, num_classes: int, where: str
     try:
         found = FrozenNetwork(lived)(images)
     except Exception as error:
-        hint = "; use reshape or flatten in place of view" if "view size" in str(error) else ""
-        message = f"{type(error).__name__}: {_first_line(error)}{hint}"
-        raise UserError(f"{where}: fails as a frozen copy in the channels-last layout: {message}") from error
+        hint = ", where images lie channels-last: use reshape or flatten" if "view size" in str(error) else ""
+        message = f"{type(error).__name__}: {_first_line(error)}"
+        raise UserError(f"{where}: fails as a frozen copy for attacks{hint}: {message}") from error
     if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max())):
         raise UserError(f"{where}: a frozen copy for attacks gives other logits; one layer may read another's weights")
 
@@ -162,7 +162,8 @@ def _split_at_last_linear(module: nn.Module, name: str) -> tuple[nn.Module, nn.M
 def _make_traceable(module: nn.Module) -> nn.Module:
     """The module, or a layer around it where torch.fx, which folds batch norms for attacks, cannot look into it."""
     try:
-        Tracer().trace(module)
+        with freeze(module):
+            Tracer().trace(module)
     # torch.fx runs the module's own code on placeholders, which may raise anything.
     except Exception as error:
         log.info("torch.fx cannot trace the network, so attacks run it as it is: %s", _first_line(error))
@@ -218,8 +219,10 @@ def _split_at_layer(module: nn.Module, layer: str, images: Tensor) -> tuple[nn.M
             what training changes, or the logits need more than this layer.
     """
     find_layer(module, layer)
-    graph, in_eval_mode = (_trace(module, layer, training=training) for training in (True, False))
-    if str(graph) != str(in_eval_mode):
+    # A trace leaves constants in the module, so the second one takes a copy from before the first.
+    before_tracing = copy.deepcopy(module)
+    graph = _trace(module, layer, training=True)
+    if str(graph) != str(_trace(before_tracing, layer, training=False)):
         raise UserError("its own forward depends on the mode of training; use layers, such as nn.Dropout")
     calls = [node for node in graph.nodes if node.op == "call_module" and node.target == layer]
     if len(calls) != 1:

@@ -43,7 +43,7 @@ def find_reference(
         present = planned()
         own = [path for path in found if f"{path.parent.name}/{path.stem}" in present]
         if study is not None and not own:
-            raise UserError(f"{given}: the study {study} has not built it; other studies have")
+            raise UserError(f"{given}: the study {study}, as it is now, has not built it; there are other builds")
         found = own or found
     if len(found) > 1:
         names = ", ".join(f"{path.parent.name}/{path.stem}" for path in found)

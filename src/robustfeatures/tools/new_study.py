@@ -36,8 +36,8 @@ SHARES = {"validation": 0.15, "test": 0.25}
 # Steps and radii in L2. A relative step size is a share of the radius and stays.
 LENGTHS = re.compile(r"\b(eps|step_size|radii): (\[[^\]]*\]|[\d./e-]+)")
 BATCH = re.compile(r"\bbatch_size: (\d+)")
-# What Snakemake or YAML reads as a number or as another value.
-NO_TEXT = re.compile(r"[\d_.]+(e[-+]?\d+)?|0[xob][\da-f_]+|nan|inf|true|false|null|yes|no|on|off", flags=re.IGNORECASE)
+# What YAML reads as another value than text.
+WORDS = ("true", "false", "null", "yes", "no", "on", "off")
 NUMBER = re.compile(r"\d+/\d+|\d[\d.]*(?:e-?\d+)?")
 
 
@@ -54,7 +54,7 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     """
     path = studies / f"{name}.yaml"
     config = read_config({"study": name}, elsewhere={"study": "NAME"})
-    if NO_TEXT.fullmatch(name):
+    if name.lower() in WORDS or _is_number(name):
         raise UserError(f"{name}: `--config study={name}` would not read this as text; choose another name")
     if path.exists():
         raise UserError(f"{path}: there is such a study already; choose another name or remove it")
@@ -183,7 +183,7 @@ def _replace_field(text: str, field: str, new: str) -> str:
 
 
 def _check_lengths(original: Path, path: Path, factor: float) -> None:
-    """Check that each length of a study is the original one times `factor`, to three digits.
+    """Check that each length of a study is the original one times `factor`, to one percent.
 
     Raises:
         UserError: one is not, because the text writes it in another way.
@@ -204,8 +204,19 @@ def _find(value: Any, names: tuple[str, ...], inside: bool = False) -> Iterator[
     elif isinstance(value, list):
         for item in value:
             yield from _find(item, names, inside)
-    elif inside:
+    elif inside and value is not None:
         yield value
+
+
+def _is_number(name: str) -> bool:
+    """Whether Python, and so Snakemake, reads a text as a number."""
+    for read in (float, lambda text: int(text, base=0)):
+        try:
+            read(name)
+        except ValueError:
+            continue
+        return True
+    return False
 
 
 def _scale_numbers(text: str, factor: float) -> str:

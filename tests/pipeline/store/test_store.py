@@ -42,14 +42,14 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_a_published_payload_is_whole_and_read_only(store: Store) -> None:
-    assert store.manifest("k") is None
-    publish(store, "k")
-    manifest = store.manifest("k")
+    assert store.manifest("0123456789abcdef") is None
+    publish(store, "0123456789abcdef")
+    manifest = store.manifest("0123456789abcdef")
     assert manifest is not None
     assert set(manifest["files"]) == {"rows.csv", "deep/file"}
-    paths = [store.payload("k"), *store.payload("k").rglob("*")]
+    paths = [store.payload("0123456789abcdef"), *store.payload("0123456789abcdef").rglob("*")]
     assert not any(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) for path in paths)
-    assert store.payload_keys() == ["k"]
+    assert store.payload_keys() == ["0123456789abcdef"]
     assert list(verify(store)) == []
 
 
@@ -59,20 +59,20 @@ def test_a_failed_publication_leaves_nothing(store: Store, monkeypatch: pytest.M
 
     monkeypatch.setattr(store_module, "write_sealed", full)
     with pytest.raises(OSError, match="No space left"):
-        publish(store, "k")
+        publish(store, "0123456789abcdef")
     assert store.payload_keys() == []
-    assert store.manifest("k") is None
+    assert store.manifest("0123456789abcdef") is None
     monkeypatch.undo()
-    discard(store.scratch("k"))
-    publish(store, "k")
-    assert store.manifest("k") is not None
+    discard(store.scratch("0123456789abcdef"))
+    publish(store, "0123456789abcdef")
+    assert store.manifest("0123456789abcdef") is not None
 
 
 @pytest.mark.parametrize("damage", ["bit", "truncated", "removed", "added", "manifest"])
 def test_verify_names_every_damaged_file(store: Store, damage: str) -> None:
-    for key in ("one", "two"):
+    for key in ("1111111111111111", "2222222222222222"):
         publish(store, key)
-    folder = store.payload("one")
+    folder = store.payload("1111111111111111")
     path = folder / ("manifest.json" if damage == "manifest" else "extra" if damage == "added" else "deep/file")
     for place in (folder, path.parent, path):
         if place.exists():
@@ -86,27 +86,27 @@ def test_verify_names_every_damaged_file(store: Store, damage: str) -> None:
     (line,) = verify(store)
     assert str(path) in line
     # A wrong size is noticed without hashing, and the payload counts as missing.
-    assert (store.manifest("one") is None) == (damage in ("truncated", "removed", "manifest"))
+    assert (store.manifest("1111111111111111") is None) == (damage in ("truncated", "removed", "manifest"))
 
 
 def test_a_damaged_payload_is_replaced(store: Store) -> None:
-    publish(store, "k", "first")
-    (store.payload("k") / "rows.csv").chmod(0o644)
-    (store.payload("k") / "rows.csv").write_text("")
-    assert store.manifest("k") is None
-    publish(store, "k", "second")
-    assert store.manifest("k") is not None
-    assert (store.payload("k") / "rows.csv").read_text() == "second"
+    publish(store, "0123456789abcdef", "first")
+    (store.payload("0123456789abcdef") / "rows.csv").chmod(0o644)
+    (store.payload("0123456789abcdef") / "rows.csv").write_text("")
+    assert store.manifest("0123456789abcdef") is None
+    publish(store, "0123456789abcdef", "second")
+    assert store.manifest("0123456789abcdef") is not None
+    assert (store.payload("0123456789abcdef") / "rows.csv").read_text() == "second"
 
 
 def test_work_left_by_a_kill_just_after_publication_is_known(store: Store) -> None:
-    publish(store, "k")
+    publish(store, "0123456789abcdef")
     assert leftovers(store, unfinished=True, everyone=True) == []
-    for key in ("k", "unpublished", "under-way"):
+    for key in ("0123456789abcdef", "unpublished", "under-way"):
         store.block(key, "train-0").parent.mkdir(parents=True)
     (store.root / ".removed-gone").mkdir()
     with store.lease("under-way", "train-1"):
-        useless = [store.root / ".removed-gone", store.scratch("k")]
+        useless = [store.root / ".removed-gone", store.scratch("0123456789abcdef")]
         assert leftovers(store, unfinished=False) == useless
         # Another may go on from young work.
         assert leftovers(store, unfinished=True) == useless
@@ -123,9 +123,9 @@ from pathlib import Path
 from robustfeatures.pipeline.store.store import Store, discard
 
 store, counter = Store(Path(sys.argv[1])), Path(sys.argv[2])
-if store.manifest("k") is None:
-    with store.lease("k") as lease:
-        if store.manifest("k") is None:
+if store.manifest("0123456789abcdef") is None:
+    with store.lease("0123456789abcdef") as lease:
+        if store.manifest("0123456789abcdef") is None:
             with counter.open("a") as file:
                 file.write("x")
             time.sleep(0.3)
@@ -141,18 +141,18 @@ def test_of_many_makers_one_makes(store: Store, tmp_path: Path) -> None:
     makers = [subprocess.Popen(command) for _ in range(4)]
     assert [maker.wait() for maker in makers] == [0] * 4
     assert (tmp_path / "counter").read_text() == "x"
-    assert store.manifest("k") is not None
+    assert store.manifest("0123456789abcdef") is not None
 
 
 def test_the_lease_of_a_dead_process_is_taken_over(store: Store) -> None:
     code = (
         "import os, sys; from pathlib import Path; from robustfeatures.pipeline.store.store import Store\n"
-        "lease = Store(Path(sys.argv[1])).lease('k'); lease.__enter__(); os._exit(9)"
+        "lease = Store(Path(sys.argv[1])).lease('0123456789abcdef'); lease.__enter__(); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(store.root)], check=False)
-    assert store.scratch("k").with_suffix(".lock").exists()
+    assert store.scratch("0123456789abcdef").with_suffix(".lock").exists()
     began = time.monotonic()
-    publish(store, "k")
+    publish(store, "0123456789abcdef")
     assert time.monotonic() - began < 10
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import ABSENT, read_json, write_json
+from robustfeatures.pipeline.plan.canonical import KEY
 
 FILE = ".format.json"
 # To be raised when the files of a store change their meaning, so that no version takes those of another for damaged.
@@ -20,7 +21,7 @@ def open_store(root: Path, *, expected: int) -> None:
             references point into it.
     """
     if not (root / FILE).exists():
-        payloads = any(root.glob("*/manifest.json"))
+        payloads = any(KEY.fullmatch(path.parent.name) for path in root.glob("*/manifest.json"))
         # A file system may begin with hidden files and with lost+found.
         others = (
             [] if payloads else [path.name for path in root.glob("*") if not path.name.startswith((".", "lost+found"))]

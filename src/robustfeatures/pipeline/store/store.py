@@ -293,13 +293,12 @@ class Store:
         discard(hidden)
 
     def payload_keys(self) -> list[str]:
-        """The keys of all payloads, sorted. A folder without a manifest that is not named as one is none."""
+        """The keys of all payloads, sorted. A folder with another name is none, whoever has put it there."""
         try:
             with os.scandir(self.root) as entries:
-                folders = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+                return sorted(entry.name for entry in entries if KEY.fullmatch(entry.name) and entry.is_dir())
         except FileNotFoundError:
             return []
-        return sorted(name for name in folders if KEY.fullmatch(name) or os.path.lexists(self.root / name / MANIFEST))
 
 
 def _check_writable(folder: Path) -> None:

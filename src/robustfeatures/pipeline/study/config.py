@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, StringConstraints
 
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.errors import UserError
+from robustfeatures.files import expand_home
 from robustfeatures.pipeline.store.remote import check_address
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.pipeline.study.validation import validate
@@ -95,13 +95,9 @@ def read_config(values: Any, file: str = "config.yaml", elsewhere: Mapping[str, 
     except UserError as error:
         source = (elsewhere or {}).get(str(error).partition(":")[0], file)
         raise UserError(f"{source}: {error}") from error
-    return replace(config, store=_expand(config.store), raw=_expand(config.raw))
+    return replace(config, store=str(expand_home(config.store)), raw=str(expand_home(config.raw)))
 
 
 def read_words(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of `--config`, of which Snakemake leaves `true`, `false` and `null` as text."""
     return {name: WORDS.get(value, value) if isinstance(value, str) else value for name, value in values.items()}
-
-
-def _expand(folder: str) -> str:
-    return str(Path(folder).expanduser()) if folder.startswith("~") else folder
