@@ -279,8 +279,8 @@ def _figure_1_claims(results: Results) -> list[Claim]:
             select_by_seed(turns, value="turning_epoch", pathway=pathway, variant="", probe=probe)
             for probe in ("robust", CORRELATION)
         )
-        own = (histories["pathway"] == pathway) & (histories["variant"] == "")
-        epochs = int(histories.loc[own, "epoch"].max())
+        shown = (histories["pathway"] == pathway) & (histories["variant"] == "")
+        epochs = int(histories.loc[shown, "epoch"].max())
         # A curve that turns in the last tenth of the training has not been seen to turn.
         latest = (1 - SAME_EPOCH) * epochs
         apart = ((correlation - robust).abs() / epochs).where((robust <= latest) & (correlation <= latest), 1.0)
