@@ -121,7 +121,7 @@ def test_one_replaces_the_damaged_payload_of_the_other(shared: Store) -> None:
     code = "with store.lease('0123456789abcdef') as lease: publish(lease, 'second'); discard(lease.scratch)"
     act(BEN, shared, code)
     assert rows.read_text() == "second"
-    (aside,) = shared.root.glob(".damaged-k-*")
+    (aside,) = shared.root.glob(".damaged-0123456789abcdef-*")
     assert owners(aside) == {ANNA}
     assert list(verify(shared)) == []
 

@@ -65,9 +65,9 @@ def test_an_error_is_no_absence(store: Store, monkeypatch: pytest.MonkeyPatch, c
 
 
 def test_repair_leaves_what_cannot_be_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(store, "dddddddddddddddd")
-    (store.payload("dddddddddddddddd") / "rows.csv").chmod(0o644)
-    (store.payload("dddddddddddddddd") / "rows.csv").write_text("CONTENT")
+    publish(store, "0000000000000000")
+    (store.payload("0000000000000000") / "rows.csv").chmod(0o644)
+    (store.payload("0000000000000000") / "rows.csv").write_text("CONTENT")
     path = store.payload("0123456789abcdef") / "rows.csv"
     lines: list[str] = []
     with monkeypatch.context() as broken:
@@ -76,7 +76,7 @@ def test_repair_leaves_what_cannot_be_read(store: Store, monkeypatch: pytest.Mon
             lines.extend(verify(store, repair=True))
     damaged, moved, *unread = lines
     assert damaged.endswith("rows.csv: damaged")
-    assert moved.startswith(f"moved {store.payload('dddddddddddddddd')} to ")
+    assert moved.startswith(f"moved {store.payload('0000000000000000')} to ")
     assert set(unread) == {f"{path}: it failed"}
     assert store.payload_keys() == ["0123456789abcdef"]
 
