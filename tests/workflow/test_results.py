@@ -199,7 +199,7 @@ def test_status_and_gc(built: Workspace) -> None:
     assert "were made, but are not in the store results/store; --store names another" in built.command("status").stdout
     assert built.command("status", "--store", "moved").stdout == complete.stdout
     assert built.command("gc", "--store", "moved").stdout.startswith(
-        "kept: what the studies with results here use: smoke\n"
+        "kept: what the studies that were planned here use: smoke\n"
     )
     (built.folder / "moved").rename(built.folder / "results/store")
     figure = built.folder / "results/smoke/figures/A1.pdf"
@@ -214,7 +214,7 @@ def test_status_and_gc(built: Workspace) -> None:
     assert "not built yet" in refused.stderr
     built.snakemake()
     payloads = built.payloads()
-    kept = "kept: what the studies with results here use: smoke"
+    kept = "kept: what the studies that were planned here use: smoke"
     # The checkout that this one is a copy of may need it.
     assert built.command("gc", "--delete").stdout.startswith(f"{kept}\nkept: 1 payloads ")
     first, *listed = built.command("gc", "--everyone").stdout.splitlines()
