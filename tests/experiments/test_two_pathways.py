@@ -80,6 +80,7 @@ def test_b1_curves_that_rise_to_the_end_have_not_turned(noise: float, epochs: in
     rows.loc[rising, "accuracy"] = 2.0 * rows.loc[rising, "epoch"] + drawn
     *_, with_peak, with_level = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
     assert list(with_peak.values) == pytest.approx([-90.0] * 3)
+    assert max(with_level.values) < 0
     if not noise:
         assert list(with_level.values) == pytest.approx([-90.0] * 3)
 

@@ -70,8 +70,10 @@ def evaluate(
     check_eps(norm, settings.eps, "evaluate: eps")
     device = next((weights.device for weights in model.parameters()), torch.device("cpu"))
     pixels, classes = torch.as_tensor(images), torch.as_tensor(labels)
-    check_pixels("images", pixels.float() if pixels.is_floating_point() else pixels)
-    split_images = InMemory(pixels.float().contiguous().to(device))
+    if pixels.is_floating_point():
+        pixels = pixels.float()
+    check_pixels("images", pixels)
+    split_images = InMemory(pixels.contiguous().to(device))
     # The caller may be inside torch.no_grad().
     with freeze(model), torch.enable_grad():
         num_classes = _check_logits(model, split_images, classes)
