@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.derived.generation import derive_splits
 from robustfeatures.derived.inversion import draw_noise, draw_start_rows
+from robustfeatures.derived.settings import Derived, Inversion
 from robustfeatures.derived.targeted_attack import draw_targets
+from robustfeatures.models import create
+from tests.runs import MemoryRun
 
 
 def test_targets_and_starts_depend_on_the_image_alone() -> None:
@@ -24,6 +28,25 @@ def test_targets_and_starts_depend_on_the_image_alone() -> None:
         draw_targets(labels, indices, target="next", num_classes=10, seed=0), (labels + 1) % 10
     )
     assert (draw_targets(labels, indices, target=7, num_classes=10, seed=0) == 7).all()
+
+
+def test_train_and_test_images_of_one_index_start_apart() -> None:
+    """CIFAR-10 counts both of its splits from 0."""
+    generator = np.random.default_rng(0)
+    provenance = {"source_index": np.arange(20)}
+    splits = {
+        split: ImageDataset(generator.random((20, 1, 8, 8), dtype=np.float32), np.arange(20) % 5, provenance, ("x",) * 5)
+        for split in ("train", "test")
+    }
+    source = create("small-cnn", num_classes=5, image_shape=(1, 8, 8), width=4).eval()
+    method = Inversion(kind="inversion", start="noise", step_size=1e-6, steps=1)
+    run = MemoryRun({"data": splits, "source": source})
+    derived, _ = derive_splits(Derived(method=method, seed=3, splits=("train", "test")), run)
+    rows = np.arange(20)
+    train, test = (derived[split].images(rows, lambda steps: None) for split in ("train", "test"))
+    # The step is too short to matter: the training set is what its seed says, as in earlier versions.
+    np.testing.assert_allclose(train, draw_noise(rows, (1, 8, 8), seed=3), atol=1e-5)
+    assert abs(np.corrcoef(train.ravel(), test.ravel())[0, 1]) < 0.1
 
 
 def test_inversions_start_at_another_image_whatever_its_label() -> None:

@@ -41,8 +41,8 @@ def study() -> Study:
     return read_study(REPOSITORY / "workflow" / "studies" / "digits-full.yaml")
 
 
-ACCURACY = {"own": 40.0, "b": 30.0, "c": 35.0, "d": 10.0}
-RATE = {"own": 80.0, "b": 60.0, "c": 65.0, "d": 30.0}
+ACCURACY = {"own": 40.0, "b": 30.0, "c": 35.0, "d": 10.0, "e": 20.0}
+RATE = {"own": 80.0, "b": 60.0, "c": 65.0, "d": 30.0, "e": 55.0}
 
 
 def transfers() -> Results:
@@ -71,22 +71,48 @@ def transfers() -> Results:
 
 def test_a3_correlates_what_architectures_learn_with_how_often_they_are_fooled() -> None:
     given = transfers()
-    untargeted, targeted = a3.claims(given)
-    r = stats.pearsonr(list(ACCURACY.values()), list(RATE.values())).statistic
-    assert list(untargeted.values) == pytest.approx([r] * 3)
-    # An attack that fools the source nowhere has no rate; the seed is correlated over what is left.
-    left = [name for name in ACCURACY if name != "b"]
-    fewer = stats.pearsonr([ACCURACY[name] for name in left], [RATE[name] for name in left]).statistic
-    assert list(targeted.values) == pytest.approx([r, r, fewer])
+    found = stats.pearsonr(list(ACCURACY.values()), list(RATE.values()))
+    untargeted, targeted = (claim.judge() for claim in a3.claims(given))
+    assert untargeted["value"] == pytest.approx(found.statistic, abs=1e-4)
+    # The interval is over the five architectures, not over the seeds, which differ by next to nothing.
+    ends = found.confidence_interval(0.95)
+    assert [untargeted["low"], untargeted["high"]] == pytest.approx(list(ends), abs=1e-4)
+    assert (untargeted["interval"], untargeted["verdict"]) == ("architectures", "held")
+    # An attack that fools the source nowhere in one seed has no rate there; the mean is over the other seeds.
+    assert targeted["value"] == pytest.approx(found.statistic, abs=1e-4)
     constant = replace(given, measurements=given.measurements.assign(transferred=0))
-    assert [list(claim.values) for claim in a3.claims(constant)] == [[0.0] * 3] * 2
+    assert [claim.judge()["verdict"] for claim in a3.claims(constant)] == ["undecided"] * 2
     assert a3.figure(constant).get_axes()
     table = a3.table(given)
-    assert len(table) == 2 * 16
+    assert len(table) == 2 * 25
     row = table[(table["row"] == "own") & (table["target"] == "c")].set_index("attack")
     assert row["transfer_rate"].to_dict() == {"untargeted": 65.0, "targeted": 32.5}
     assert set(row["accuracy"]) == {35.0}
     assert a3.figure(given).get_axes()
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "verdict"),
+    [
+        # Two groups of architectures are two points, whatever the seeds say.
+        ({"own": 40.0, "b": 41.0, "c": 39.0, "d": 2.0, "e": 2.5}, "not tested"),
+        # Four architectures are too few.
+        ({"own": 40.0, "b": 30.0, "c": 20.0, "d": 10.0}, "not tested"),
+        ({"own": 40.0}, "not tested"),
+        # What one learns says nothing of how often it is fooled.
+        ({"own": 30.0, "b": 40.0, "c": 10.0, "d": 35.0, "e": 20.0}, "undecided"),
+    ],
+)
+def test_a3_is_judged_by_the_architectures_and_not_by_the_seeds(accuracies: dict[str, float], verdict: str) -> None:
+    given = transfers()
+    kept = {name: given.evaluations["row"].eq(name) for name in accuracies}
+    evaluations = pd.concat(
+        given.evaluations[rows].assign(accuracy=accuracies[name] + given.evaluations["seed"] / 100)
+        for name, rows in kept.items()
+    )
+    measurements = given.measurements[given.measurements["target"].isin(accuracies)]
+    claims = a3.claims(replace(given, evaluations=evaluations, measurements=measurements))
+    assert [claim.judge()["verdict"] for claim in claims] == [verdict] * 2
 
 
 def test_a3_carries_examples_between_networks_that_share_nothing(study: Study) -> None:

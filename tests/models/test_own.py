@@ -249,6 +249,26 @@ class LogSoftmax(Convolutional):
         return super().forward(images).log_softmax(dim=1)
 
 
+class ZeroHead(Convolutional):
+    """The logits are all 0 before the first step, so tanh changes none of them yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for parameter in self.classifier[3].parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return 2 * torch.tanh(super().forward(images) / 2)
+
+
+class ExtraState(Convolutional):
+    def get_extra_state(self) -> dict[str, int]:
+        return {"steps": 3}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        pass
+
+
 class Nan(Convolutional):
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images) * torch.nan
@@ -258,6 +278,8 @@ class Nan(Convolutional):
     ("make", "layer", "problem"),
     [
         (LogSoftmax, None, "more follows the last linear layer than logits; return the module and the name of a layer"),
+        (ZeroHead, None, "more follows the last linear layer than logits; return the module and the name of a layer"),
+        (ExtraState, None, "has an extra state, which is not saved with the weights"),
         (Nan, None, "gives NaN or infinite logits"),
         (Convolutional, "pol", r"there is no layer 'pol' \(did you mean 'pool'\?\)"),
         (Convolutional, "second", "the logits need more than the layer 'second'"),
@@ -275,6 +297,13 @@ def test_what_is_refused(make: Callable[[], nn.Module], layer: str | None, probl
     with pytest.raises(UserError, match=f"^architecture: mine.py:net: .*{problem}") as caught:
         converted(make(), layer)
     assert "\n" not in str(caught.value)
+
+
+def test_a_head_that_starts_at_zero_stays_there() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(768, 16), nn.ReLU(), nn.Linear(16, 10))
+    for parameter in module[3].parameters():
+        nn.init.zeros_(parameter)
+    assert torch.equal(converted(module)(IMAGES), torch.zeros(4, 10))
 
 
 def test_log_softmax_is_fine_with_a_named_layer() -> None:

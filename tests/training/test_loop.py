@@ -101,6 +101,25 @@ def test_optimisers_are_torchs(
     torch.testing.assert_close(one.bias, other.bias)
 
 
+@pytest.mark.parametrize("momentum", [0.9, 0.0])
+def test_a_layer_that_some_steps_skip_moves_as_in_torch(momentum: float) -> None:
+    """Stochastic depth: the second layer has its first gradient after the first one has a velocity."""
+    torch.manual_seed(0)
+    one, other = (nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5)) for _ in range(2))
+    other.load_state_dict(one.state_dict())
+    mine = SGD(one.parameters(), momentum=momentum, weight_decay=0.01)
+    reference = torch.optim.SGD(other.parameters(), lr=0.05, momentum=momentum, weight_decay=0.01)
+    for skipped in (True, False, True, False):
+        batch = torch.randn(4, 5)
+        for model in (one, other):
+            model.zero_grad()
+            (model[0](batch) if skipped else model(batch)).square().sum().backward()
+        mine.step(0.05)
+        reference.step()
+    for found, expected in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_adam_counts_its_steps_on_the_processor() -> None:
     """On a GPU torch would wait for each parameter's step number. The numbers stay on the processor after a resume."""
     elsewhere = Mock(cpu=lambda: torch.tensor(3.0))
@@ -389,6 +408,25 @@ def test_a_diverging_training_stops(digits: Digits) -> None:
     settings = Training(epochs=3, batch_size=64, learning_rate=1e30, schedule="constant")
     with pytest.raises(UserError, match=r"loss is (nan|inf) in epoch 1, step 5; lower training.learning_rate"):
         train(fresh(digits), InMemory(digits.images[:300]), digits.labels[:300], settings, seed=0)
+
+
+class Masked(nn.Module):
+    """A network with a constant that is infinite, as attention masks are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+        self.register_buffer("mask", torch.tensor([0.0, -math.inf]))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.linear(images.flatten(1))
+        return logits
+
+
+def test_a_buffer_that_was_infinite_from_the_start_is_no_divergence() -> None:
+    settings = Training(epochs=1, batch_size=16, learning_rate=0.01, schedule="constant")
+    history = train(Masked(), InMemory(torch.rand(32, 1, 8, 8)), torch.arange(32) % 10, settings, seed=0)
+    assert history == []
 
 
 def test_a_last_batch_without_statistics_is_one_clear_line() -> None:

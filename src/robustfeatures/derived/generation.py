@@ -12,6 +12,7 @@ from robustfeatures.derived.registry import METHODS, DeriveFunction
 from robustfeatures.engine.batch_size import BatchSize, fit_batch_size
 from robustfeatures.engine.batches import choose_batch_size, choose_block_rows
 from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.engine.registry import load_attribute
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 def derive_splits(parameters: Derived, run: Run) -> tuple[dict[str, Derivation], BatchSize]:
     """The derivation of each split of the input "data", with the network "source", by the split's name.
 
-    Starts and targets are drawn from the same split. The second result is the number of images in a batch.
+    Starts and targets are drawn from the same split, by seeds of its own: image i of the train split and image i of the
+    test split are independent. The second result is the number of images in a batch.
 
     Raises:
         UserError: the method finds no image in a split, or does not fit it.
@@ -35,7 +37,8 @@ def derive_splits(parameters: Derived, run: Run) -> tuple[dict[str, Derivation],
     found: dict[str, Derivation] = {}
     for split in parameters.splits:
         original = run.dataset("data", split)
-        found[split] = derive(network, original, parameters.method, seed=parameters.seed, device=run.device)
+        seed = parameters.seed if split == "train" else derive_seed(parameters.seed, split)
+        found[split] = derive(network, original, parameters.method, seed=seed, device=run.device)
     return found, fit_batch_size(network, run.device, original.image_shape)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from math import prod
 from types import ModuleType
@@ -89,15 +91,23 @@ def to_network(
     images = torch.linspace(0, 1, 2 * prod(image_shape)).view(2, *image_shape)
     logits = _compute_logits(module, images, num_classes, where)
     names = {id(tensor): raw for raw, tensor in module.state_dict(keep_vars=True).items()}
+    if not all(isinstance(tensor, Tensor) for tensor in module.state_dict().values()):
+        raise UserError(f"{where}: has an extra state, which is not saved with the weights")
+    drawn = None
     try:
         if layer is None:
-            features, head = _split_at_last_linear(module, find_last_linear(module, images))
+            last = find_last_linear(module, images)
+            drawn = module.get_submodule(last)
+            with _drawn_weights(drawn):
+                logits = _compute_logits(module, images, num_classes, where)
+            features, head = _split_at_last_linear(module, last)
         else:
             features, head = _split_at_layer(module, layer, images)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     network = OwnNetwork(features, head, image_shape[0])  # type: ignore[arg-type]  # any module that gives logits
-    found = _compute_logits(network, images, num_classes, where)
+    with _drawn_weights(drawn):
+        found = _compute_logits(network, images, num_classes, where)
     if not torch.allclose(found, logits, rtol=1e-4, atol=1e-5):
         raise UserError(
             f"{where}: more follows the last linear layer than logits; return the module and the name of a layer"
@@ -107,6 +117,26 @@ def to_network(
         names[id(tensor)]: ours for ours, tensor in network.state_dict(keep_vars=True).items() if id(tensor) in names
     }
     return network
+
+
+@contextmanager
+def _drawn_weights(layer: nn.Module | None) -> Iterator[None]:
+    """Draw the weights of a layer, always the same; restore them on exit.
+
+    A head that starts at zero would hide what follows it.
+    """
+    parameters = [] if layer is None else list(layer.parameters())
+    kept = [parameter.detach().clone() for parameter in parameters]
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, kept, strict=True):
+                parameter.copy_(value)
 
 
 @torch.no_grad()

@@ -46,10 +46,10 @@ def show(path: Path, store: Store, *, curves: bool = False) -> Iterator[str]:
         yield "numbers"
         yield from (f"  {line}" for line in numbers)
     yield (
-        f"cost: {built['seconds']:.1f} s on {built['device']} of {built['host']} ({built['machine']}), "
-        f"{built['computing_seconds']:.1f} s of them computing"
+        f"cost: {built['computing_seconds']:.1f} s of computing on {built['device']} of {built['host']} "
+        f"({built['machine']})"
         + (f", {built['probe_seconds']:.1f} s of these in probes" if "probe_seconds" in built else "")
-        + f", on {built['started']}"
+        + f"; the job that finished it began on {built['started']} and took {built['seconds']:.1f} s"
     )
     versions = ", ".join(f"{name} {version}" for name, version in built["packages"].items())
     yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"

@@ -174,7 +174,8 @@ def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float
     remote = artifacts.taken()
     taken = [key for key, _ in built if key in remote]
     fresh = [cost for key, cost in built if cost["started"] >= since and key not in taken]
-    computing = sum(cost["computing_seconds"] * min(cost["threads"], cores) for cost in fresh)
+    # A payload that an earlier run began has computing seconds of that run too.
+    computing = sum(min(cost["computing_seconds"], cost["seconds"]) * min(cost["threads"], cores) for cost in fresh)
     share = percent(computing / (seconds * cores))
     came = f"{len(taken)} taken from the remote, " if taken else ""
     return (

@@ -118,6 +118,7 @@ def train(
     layout = choose_layout(network, images.device)
     network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
     network.train()
+    finite = [name for name, values in network.state_dict().items() if values.isfinite().all()]
     forward = compile_module(network) if compile else network
     optimiser = build_optimiser(settings, network.parameters())
     optimiser.zero_grad()
@@ -149,7 +150,7 @@ def train(
         if checkpoints and checkpoints.is_due():
             checkpoints.save(_training_state(network, optimiser, position))
     network.eval()
-    _check_weights(network)
+    _check_weights(network, finite)
     return position.history
 
 
@@ -225,9 +226,10 @@ class _Run:
         return loss.detach()
 
 
-def _check_weights(network: nn.Module) -> None:
-    """Check that all weights are finite, because the loss of the last step was computed before its update."""
-    infinite = [name for name, values in network.state_dict().items() if not values.isfinite().all()]
+def _check_weights(network: nn.Module, names: Iterable[str]) -> None:
+    """Check that these weights are finite, because the loss of the last step was computed before its update."""
+    weights = network.state_dict()
+    infinite = [name for name in names if not weights[name].isfinite().all()]
     if infinite:
         raise UserError(f"training: {infinite[0]} is not finite after the last step; lower training.learning_rate")
 

@@ -62,6 +62,13 @@ class SGD(Optimiser):
 
     def _update(self, gradients: Mapping[int, Tensor], learning_rate: float) -> None:
         saved: dict[int, Tensor] = self.state.setdefault("velocities", {})
+        # A layer that the first steps skipped has no velocity yet, and torch takes all of them or none.
+        for moving in (True, False):
+            part = {index: gradient for index, gradient in gradients.items() if (index in saved) == moving}
+            if part:
+                self._update_part(part, saved, learning_rate)
+
+    def _update_part(self, gradients: Mapping[int, Tensor], saved: dict[int, Tensor], learning_rate: float) -> None:
         velocities = [saved.get(index) for index in gradients]
         sgd(
             [self.parameters[index] for index in gradients],

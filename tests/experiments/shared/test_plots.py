@@ -29,7 +29,8 @@ from robustfeatures.experiments.shared.plots.images import CELL, LONGEST_LABEL
 from robustfeatures.experiments.shared.plots.samples import choose_magnification
 from robustfeatures.experiments.shared.plots.style import DPI, WIDEST, accuracy_limits, text_width, wrap
 from robustfeatures.experiments.shared.sources import split_sources
-from robustfeatures.experiments.shared.transfer_plots import count_clusters, plot_matrices_and_lines
+from robustfeatures.experiments.shared.summaries import count_clusters
+from robustfeatures.experiments.shared.transfer_plots import plot_matrices_and_lines
 from robustfeatures.pipeline.report.views.figure import render_figure
 from tests.experiments.shared.test_claims import results
 

@@ -122,6 +122,18 @@ def test_a_damaged_block_is_named_and_made_again(tmp_path: Path) -> None:
     assert blocks.path("1").read_text() == "1"
 
 
+def test_a_block_that_is_gone_is_made_again(tmp_path: Path) -> None:
+    """Some disks remove files that nobody has read for long; the note beside the block is read at every start."""
+    blocks = Blocks(Store(tmp_path), "key", Share(1, 1))
+    blocks.finish(["0", "1"], make_text)
+    blocks.path("1").unlink()
+    with pytest.raises(UserError, match=r"blocks/1: the block is gone; run again, and it will be made anew$"):
+        blocks.check(["0", "1"])
+    blocks.finish(["0", "1"], make_text)
+    blocks.check(["0", "1"])
+    assert blocks.path("1").read_text() == "1"
+
+
 def test_a_block_that_fails_is_made_alone(tmp_path: Path) -> None:
     names = ["0", "1", "2"]
     blocks = Blocks(Store(tmp_path), "key", Share(1, 1))

@@ -56,6 +56,19 @@ def test_damage_of_the_last_one(
     assert capsys.readouterr().err == ""
 
 
+def test_the_seconds_of_all_runs_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for before in (0.0, 7.0, 14.0):
+        kept = Checkpoints(tmp_path)
+        kept.load(CPU)
+        assert kept.seconds_before == before
+        now += 7.0
+        kept.save({"step": 1})
+        # What follows the last checkpoint is lost and counts nowhere.
+        now += 3.0
+
+
 def test_damage_of_both_is_said_aloud(kept: Checkpoints, capsys: pytest.CaptureFixture[str]) -> None:
     flip(kept.path, 100)
     kept.before.write_bytes(b"")

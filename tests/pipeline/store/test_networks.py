@@ -11,7 +11,9 @@ from safetensors.torch import save_file
 
 from robustfeatures import load_model
 from robustfeatures.errors import UserError
+from robustfeatures.models import create
 from robustfeatures.models.network import Network
+from robustfeatures.models.own_files import OwnFactory, check_own
 from robustfeatures.models.registry import NETWORKS
 from robustfeatures.pipeline.store.networks import save_network
 from tests.models.test_architectures import CIFAR, NARROW, narrow
@@ -33,6 +35,23 @@ def test_round_trip(architecture: str, tmp_path: Path) -> None:
     path = saved(network, tmp_path / "model.safetensors", architecture, NARROW[architecture])
     torch.manual_seed(1)
     loaded = load_model(path)
+    with torch.no_grad():
+        assert torch.equal(loaded(images), network.eval()(images))
+
+
+TIED = """from torch import nn
+
+def net(*, num_classes, image_shape):
+    block = nn.Conv2d(3, 3, 3, padding=1)
+    return nn.Sequential(block, nn.ReLU(), block, nn.Flatten(), nn.Linear(3 * 32 * 32, num_classes))
+"""
+
+
+def test_weights_that_layers_share(tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    check_own(OwnFactory("tied.py", "net"), tmp_path, "architecture.name")
+    network, images = create("tied.py:net", num_classes=7, image_shape=CIFAR), torch.rand(4, *CIFAR)
+    loaded = load_model(saved(network, tmp_path / "model.safetensors", "tied.py:net", None))
     with torch.no_grad():
         assert torch.equal(loaded(images), network.eval()(images))
 

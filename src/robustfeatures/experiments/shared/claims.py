@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from robustfeatures.experiments.shared.intervals import Interval, confidence_interval
 
 # What the interval of a claim is over.
-SEEDS, ONE_NETWORK = "seeds", "one network"
+SEEDS, ONE_NETWORK, ARCHITECTURES = "seeds", "one network", "architectures"
 
 
 @dataclass(frozen=True)
 class Claim:
     """One sentence of a paper, which holds if `values` exceed `threshold`.
 
-    There is one value per seed, in percentage points unless `quantity` says otherwise.
+    There is one value per seed, in percentage points unless `quantity` says otherwise. A claim on several architectures
+    has one value in all.
 
     Attributes:
         setting: names the case if a study repeats the sentence in several (a norm, a data set, an initialisation). The
@@ -28,6 +29,8 @@ class Claim:
             trainings is not: trainings differ by more than their test images, so one seed does not test it.
         share: whether the values are shares in percent, or minus shares if the threshold is below 0. Then the interval
             stays within 0 to 100, or -100 to 0.
+        over_architectures: the interval of the value over architectures, for a claim that compares these. It is NaN
+            where they are too few.
     """
 
     sentence: str
@@ -39,19 +42,23 @@ class Claim:
     control: bool = False
     of_images: bool = True
     share: bool = False
+    over_architectures: Interval | None = None
 
     def judge(self, over_images: Interval | None = None) -> dict[str, object]:
         """The verdict as a row: value, 95 % interval and what it is over, lower end minus threshold as margin.
 
-        The interval is over seeds (Student's t). A claim with one value has none; it is judged by `over_images`, the
-        interval over test images (see `resampling`), if that is given and the claim is one `of_images`.
+        The interval is over seeds (Student's t), or that `over_architectures`. A claim with one value has none over
+        seeds; it is judged by `over_images`, the interval over test images (see `resampling`), if that is given and
+        the claim is one `of_images`.
 
         The verdict is "held" if the whole interval lies above the threshold, "contradicted" if the whole interval lies
         below, "undecided" if it does neither, "not tested" without an interval.
         """
         values = np.asarray(self.values, dtype=float)
         (low, high), over = confidence_interval(values), SEEDS
-        if len(values) == 1 and over_images is not None and self.of_images:
+        if self.over_architectures is not None:
+            (low, high), over = self.over_architectures, ARCHITECTURES
+        elif len(values) == 1 and over_images is not None and self.of_images:
             (low, high), over = over_images, ONE_NETWORK
         if self.share:
             low, high = np.clip([low, high], *((-100, 0) if self.threshold < 0 else (0, 100)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from robustfeatures.experiments.shared.intervals import CONFIDENCE, confidence_interval
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Results
 
 ACCURACY = ("accuracy",)
+# With fewer clusters of networks a correlation says where the clusters lie, not how two quantities go together.
+FEWEST_CLUSTERS = 5
+# Values closer than this share of their range belong to one cluster.
+ONE_CLUSTER = 0.1
 # Columns of printed rows that need not be among those of a table.
 UNMATCHED = ("eps", "setting")
 
@@ -97,6 +102,12 @@ def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
     found = stats.pearsonr(x, y)
     ends = found.confidence_interval(CONFIDENCE) if len(x) > 3 else (-1.0, 1.0)
     return Correlation(float(found.statistic), float(ends[0]), float(ends[1]), float(found.pvalue), len(x))
+
+
+def count_clusters(values: ArrayLike) -> int:
+    """How many groups the values form, which more than a tenth of their range separates from one another."""
+    gaps = np.diff(np.sort(np.asarray(values, dtype=float)))
+    return int((gaps > ONE_CLUSTER * gaps.sum()).sum()) + 1
 
 
 def _round(values: pd.Series, name: str) -> pd.Series:

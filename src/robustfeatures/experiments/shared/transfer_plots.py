@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
 
 from robustfeatures.experiments.shared.plots.style import (
     COLOURS,
@@ -21,18 +20,7 @@ from robustfeatures.experiments.shared.plots.style import (
     label_horizontal,
     legend_above,
 )
-from robustfeatures.experiments.shared.summaries import correlation
-
-# With fewer clusters of networks a line shows where the clusters lie, not how accuracy and transfer go together.
-FEWEST_CLUSTERS = 5
-# Accuracies closer than this share of their range belong to one cluster.
-ONE_CLUSTER = 0.1
-
-
-def count_clusters(values: ArrayLike) -> int:
-    """How many groups the values form, which more than a tenth of their range separates from one another."""
-    gaps = np.diff(np.sort(np.asarray(values, dtype=float)))
-    return int((gaps > ONE_CLUSTER * gaps.sum()).sum()) + 1
+from robustfeatures.experiments.shared.summaries import FEWEST_CLUSTERS, correlation, count_clusters
 
 
 def plot_matrices_and_lines(rates: pd.DataFrame, beside: pd.DataFrame, *, attacks: Sequence[str]) -> Figure:

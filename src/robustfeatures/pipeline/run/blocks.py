@@ -60,7 +60,7 @@ class Blocks:
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """The blocks of this job's share that are not finished."""
-        return [name for name in self.share.select(names) if not self._note(name).exists()]
+        return [name for name in self.share.select(names) if not self._is_finished(name)]
 
     def finish(self, names: Sequence[str], make: Callable[[str, Path], None]) -> None:
         """Call `make(name, path)` for each missing block of this job's share. No two jobs make a block at once.
@@ -71,7 +71,7 @@ class Blocks:
         """
         self.finished = list(self.share.select(names))
         for name in names:
-            if self._note(name).exists():
+            if self._is_finished(name):
                 self.models.add(read_json(self._note(name))["device"], self.path(name))
         missing = self.missing(names)
         if missing and not self.can_make:
@@ -80,7 +80,7 @@ class Blocks:
 
     def _finish(self, name: str, make: Callable[[str, Path], None], patience: float) -> None:
         with self.store.lease(self.key, name, patience=patience) as lease:
-            if self._note(name).exists() or self.store.manifest(self.key) is not None:
+            if self._is_finished(name) or self.store.manifest(self.key) is not None:
                 return
             path = self.path(name)
             self.models.add(self.models.own, path)
@@ -112,20 +112,26 @@ class Blocks:
         The files in `hashes` have been hashed and are not read again.
 
         Raises:
-            UserError: a block is damaged. Its note is removed, so that the next run makes it again. Or other models of
-                GPUs made other blocks meanwhile.
+            UserError: a block is gone or damaged; the next run makes it again. Or other models of GPUs made other
+                blocks meanwhile.
         """
         seconds = 0.0
         for name in names:
             note = read_json(self._note(name))
             self.models.add(note["device"], self.path(name))
             path = self.path(name)
+            if not path.exists():
+                raise UserError(f"{path}: the block is gone; run again, and it will be made anew")
             found = (hashes or {}).get(find_inode(path)) or hash_file(path)
             if found != note["sha256"]:
                 self._note(name).unlink()
-                raise UserError(f"{self.path(name)}: the block is damaged; run again, and it will be made anew")
+                raise UserError(f"{path}: the block is damaged; run again, and it will be made anew")
             seconds += note["seconds"]
         return seconds
+
+    def _is_finished(self, name: str) -> bool:
+        """Whether both the block and its note are there; some disks remove files that nobody has read for long."""
+        return self._note(name).exists() and self.path(name).exists()
 
     def _note(self, name: str) -> Path:
         return self.path(f"{name}.json")

@@ -31,7 +31,8 @@ REQUESTS = (signal.SIGTERM, signal.SIGINT)
 class Checkpoints:
     """The last two complete states, each in a file that begins with the SHA-256 of the rest.
 
-    A state names the devices that computed it. `models` are those of this job and of the state that it goes on from.
+    A state names the devices that computed it, and the seconds that it took. `models` are those of this job and of the
+    state that it goes on from; `seconds_before` are the seconds of that state.
     Inside `with`, a request to end makes a checkpoint due, and the program ends when it is saved. The request is
     Ctrl-C or SIGTERM, which a scheduler sends before the time is up.
     """
@@ -40,7 +41,8 @@ class Checkpoints:
         self.models = models or DeviceModels()
         self.path = folder / "checkpoint.pt"
         self.before = folder / "checkpoint-before.pt"
-        self.last = time.monotonic()
+        self.began = self.last = time.monotonic()
+        self.seconds_before = 0.0
         self.request: signal.Signals | None = None
 
     def __enter__(self) -> Checkpoints:
@@ -78,6 +80,8 @@ class Checkpoints:
                 continue
             for name in [*state.pop("devices"), self.models.own]:
                 self.models.add(name, path)
+            # Checkpoints of earlier versions have no seconds.
+            self.seconds_before = state.pop("seconds", 0.0)
             return state
         if damaged:
             line = f"{', '.join(map(str, damaged))}: damaged, with no other checkpoint; the training begins anew"
@@ -97,7 +101,8 @@ class Checkpoints:
         """
         buffer = io.BytesIO(bytes(DIGEST_BYTES))
         buffer.seek(DIGEST_BYTES)
-        torch.save({**state, "devices": self.models.names}, buffer)
+        seconds = self.seconds_before + time.monotonic() - self.began
+        torch.save({**state, "devices": self.models.names, "seconds": seconds}, buffer)
         content = buffer.getbuffer()
         content[:DIGEST_BYTES] = hashlib.sha256(content[DIGEST_BYTES:]).digest()
         fresh = self.path.with_name("checkpoint-fresh.pt")

@@ -32,7 +32,8 @@ def save_network(
         {"architecture": architecture, "width": width, "class_names": class_names, "image_shape": image_shape},
         sort_keys=True,
     )
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    # A file has no shared memory, so weights that layers share are in it once for each.
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in network.state_dict().items()}
     path.write_bytes(save(tensors, metadata={"network": description}))
 
 

@@ -101,9 +101,10 @@ def _write(
 
 @contextmanager
 def _checkpoints(job: Job) -> Iterator[Checkpoints]:
-    """The job's checkpoints. The time inside counts as training."""
+    """The job's checkpoints. The time inside counts as training, and so does that of the jobs before it."""
     with job.computing(), Checkpoints(job.scratch, job.blocks.models) as checkpoints:
         yield checkpoints
+    job.computing_seconds += checkpoints.seconds_before
 
 
 def _write_history(path: Path, history: Sequence[HistoryRow]) -> None:
