@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,35 @@ def test_shares_that_do_not_fit_the_source(splits: list[str], shares: dict[str, 
     raw = {name: RawData(np.zeros((40, 1, 2, 2), np.uint8), np.arange(40) % 2, ("a", "b")) for name in splits}
     with pytest.raises(UserError, match=f"^{expected}"):
         draw_splits(raw, Data(source="mnist", **shares))
+
+
+@pytest.mark.parametrize(
+    ("counts", "shares", "expected"),
+    [
+        (
+            (200, 200, 4),
+            {"test": 0.05},
+            r"data\.test: 0\.05: leaves the test split without the class 'c', which has 4 images; choose another share",
+        ),
+        ((97, 97, 3), {"test": 0.25, "validation": 0.15}, r"data\.validation: 0\.15: leaves the validation split with"),
+        ((97, 97, 3), {"test": 0.98}, r"data\.test: 0\.98: leaves the train split without the class 'c'"),
+    ],
+)
+def test_each_split_has_each_class(counts: tuple[int, ...], shares: dict[str, float], expected: str) -> None:
+    labels = np.repeat(np.arange(3), counts)
+    raw = RawData(np.zeros((len(labels), 1, 2, 2), np.uint8), labels, ("a", "b", "c"))
+    with pytest.raises(UserError, match=f"^{expected}"):
+        draw_splits({POOL: raw}, Data(source="npz", **shares))
+
+
+def test_seeds_of_any_size_draw() -> None:
+    few = Data(source="npz", test=0.25)
+    first, same, other = (
+        draw_splits({POOL: pairs(80)}, replace(few, split_seed=seed))["test"].source_index
+        for seed in (7, 7 + 2**32, 20260101123456)
+    )
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
 
 
 def test_too_few_images_for_a_split() -> None:

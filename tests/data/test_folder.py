@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from robustfeatures.data import cinic10, folder, restricted_imagenet
 from robustfeatures.data.preparation import prepare_splits
@@ -90,6 +90,25 @@ def test_colour_formats(tmp_path: Path, suffix: str) -> None:
     pool = load(tmp_path)["all"]
     with Image.open(tmp_path / f"b/0.{suffix}") as image:
         np.testing.assert_array_equal(pool.images[np.array([1])][0].transpose(1, 2, 0), np.asarray(image))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".tif"])
+def test_photographs_stand_upright(tmp_path: Path, suffix: str) -> None:
+    """A camera on its side stores the picture as its sensor saw it, and the orientation beside it."""
+    upright = picture(3, "RGB", size=(4, 3)).resize((80, 60), Image.Resampling.BICUBIC)
+    exif = Image.Exif()
+    # To be turned by 90 degrees clockwise.
+    exif[ExifTags.Base.Orientation] = 6
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        stored = upright.transpose(Image.Transpose.ROTATE_90)
+        stored.save(tmp_path / name / f"1{suffix}", exif=exif, quality=100)
+        upright.save(tmp_path / name / "2.png")
+    data = Data(source="folder", path=str(tmp_path), sha256=digest(tmp_path))
+    images = folder.load(data, NOWHERE)["all"].images[np.arange(4)]
+    expected = np.asarray(upright).transpose(2, 0, 1)
+    assert np.abs(images.astype(int) - expected).mean() < 6
+    assert folder.inspect_headers(tmp_path, [f"a/1{suffix}"])[f"a/1{suffix}"].width == 80
 
 
 @pytest.mark.parametrize("validation", ["val", "valid", "validation"])

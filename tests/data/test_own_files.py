@@ -95,6 +95,10 @@ def test_arrays_are_resized_like_images(tmp_path: Path, dtype: type) -> None:
         ({"images": np.zeros((40, 4, 4, 3), np.uint8)}, r"images: the shape is \(40, 4, 4, 3\), not \(N, 1 or 3, heig"),
         ({"images": np.zeros((40, 1, 4, 4))}, "images: the type is float64, not uint8 or float32"),
         ({"images": FLOATS * 255}, r"images: values from 0\.\d+ to 25\d\.\d+; they must lie in 0 to 1"),
+        (
+            {"images": (FLOATS > 0.5).astype(np.uint8)},
+            "images: the largest value is 1; integers mean 0 to 255, so multiply by 255",
+        ),
         ({"images": FLOATS - 0.5}, r"images: values from -0\.\d+ to 0\.\d+; they must lie in 0 to 1"),
         ({"images": np.where(FLOATS > 0.9, np.nan, FLOATS)}, "images: values from nan to nan; they must lie in 0 to 1"),
         ({"labels": np.arange(39) % 4}, r"labels: \(39,\) labels for 40 images"),

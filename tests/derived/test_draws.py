@@ -35,7 +35,9 @@ def test_train_and_test_images_of_one_index_start_apart() -> None:
     generator = np.random.default_rng(0)
     provenance = {"source_index": np.arange(20)}
     splits = {
-        split: ImageDataset(generator.random((20, 1, 8, 8), dtype=np.float32), np.arange(20) % 5, provenance, ("x",) * 5)
+        split: ImageDataset(
+            generator.random((20, 1, 8, 8), dtype=np.float32), np.arange(20) % 5, provenance, ("x",) * 5
+        )
         for split in ("train", "test")
     }
     source = create("small-cnn", num_classes=5, image_shape=(1, 8, 8), width=4).eval()

@@ -159,9 +159,7 @@ def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoatta
         "standard, eps 0.25": ([-1.0, -1.0], "held"),
         "standard, eps 0.5": ([-3.0, -3.0], "contradicted"),
     }
-    assert {claim.sentence for claim in claims} == {
-        "AutoAttack lowers no robust accuracy of A1 by more than 2 points"
-    }
+    assert {claim.sentence for claim in claims} == {"AutoAttack lowers no robust accuracy of A1 by more than 2 points"}
     # In C3 another network has the second radius. Its clean accuracy has the same row.
     of_c3 = make_results(x3.Settings(of="C3"), pd.concat([clean, clean, together]), attacks=single)
     pd.testing.assert_frame_equal(x3.table(of_c3), table)

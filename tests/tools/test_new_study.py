@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robustfeatures.data.folder import compute_digest
+from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan import contents
 from robustfeatures.pipeline.plan.plan import unfold
@@ -23,7 +25,7 @@ from tests.tools.made import STUDIES
 def studies(tmp_path: Path) -> Path:
     folder = tmp_path / "studies"
     folder.mkdir()
-    for name in ("digits", "digits-full", "cifar10-mini", "at-odds-mnist", "not-bugs-cifar10"):
+    for name in ("digits", "digits-full", "cifar10-mini", "at-odds-mnist", "feature-averaging"):
         shutil.copy(STUDIES / f"{name}.yaml", folder)
     return folder
 
@@ -80,12 +82,26 @@ def test_photographs_of_many_sizes(studies: Path, tmp_path: Path) -> None:
 
 
 def test_every_radius_grows(studies: Path, tmp_path: Path) -> None:
-    # A5 has a radius of its own, which the study would have to name.
-    whole = studies / "not-bugs-cifar10.yaml"
-    whole.write_text(whole.read_text().replace("  A5: {}\n", ""))
-    list(write_study("mine", images(tmp_path / "colour", 2, 40, (64, 64, 3)), studies, like="not-bugs-cifar10"))
-    study, like = read_study(studies / "mine.yaml"), read_study(studies / "not-bugs-cifar10.yaml")
+    added = (
+        "other_architectures: {linear: {name: linear}}\n\nexperiments:\n  X6: {radii: [0.25, 0.5, 2.0], eps: 0.25}\n"
+    )
+    text = (studies / "cifar10-mini.yaml").read_text()
+    (studies / "radii.yaml").write_text(text.replace("experiments:\n", added))
+    list(write_study("mine", images(tmp_path / "colour", 2, 40, (64, 64, 3)), studies, like="radii"))
+    study, like = read_study(studies / "mine.yaml"), read_study(studies / "radii.yaml")
     assert study.experiments["X6"]["radii"] == [2 * eps for eps in like.experiments["X6"]["radii"]]
+
+
+def test_files_that_are_not_read_are_named(studies: Path, tmp_path: Path) -> None:
+    folder = images(tmp_path / "grey", 2, 10, (16, 16))
+    assert not [line for line in write_study("mine", folder, studies) if "not read" in line]
+    (folder / "class 0" / "more").mkdir()
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(folder / "class 0" / "more" / "1.png")
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(folder / "class 1" / "x.gif")
+    (folder / ".hidden").touch()
+    lines = list(write_study("again", folder, studies))
+    first = folder / "class 0" / "more" / "1.png"
+    assert f"not read: 2 other files, first {first}; images lie in class folders (.png, .jpg, .jpeg, " in lines[1]
 
 
 @pytest.mark.parametrize("name", ["2024", "1e3", "1_000", "0x1f", "True", "null", "3.5", "infinity"])
@@ -142,12 +158,24 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
         (("digits", folder, studies), "there is such a study already"),
         (("../up", folder, studies), "study"),
         (("mine", tmp_path / "nothing", studies), "does not exist"),
-        (("mine", images(tmp_path / "one", 1, 20, (16, 16)), studies), "holds one class, class 0"),
+        (("mine", images(tmp_path / "one", 1, 20, (16, 16)), studies), "^[^-].*holds one class, class 0"),
+        (
+            ("mine", images(tmp_path / "split" / "test", 2, 20, (16, 16)).parent, studies),
+            f"^--data: {tmp_path / 'split'} has no images to train on, only test$",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             list(write_study(*arguments))
     with pytest.raises(UserError, match="--like: at-odds-mnist has Linf radii"):
         list(write_study("mine", folder, studies, like="at-odds-mnist"))
+    with pytest.raises(UserError, match=r"^--like: feature-averaging has other data sets, in other_data; choose"):
+        list(write_study("mine", folder, studies, like="feature-averaging"))
+    needy = (studies / "digits.yaml").read_text().replace("experiments:\n", "experiments:\n  A5: {steps: [1]}\n")
+    (studies / "needy.yaml").write_text(needy)
+    with pytest.raises(UserError, match=r"^--like: needy does not fit these images: (?!.*mine\.yaml)") as caught:
+        list(write_study("mine", folder, studies, like="needy"))
+    assert "A5" in str(caught.value)
+    (studies / "needy.yaml").unlink()
     with pytest.raises(UserError, match=r"--like: digits-full extends another study, .* choose digits$"):
         list(write_study("mine", folder, studies, like="digits-full"))
     with pytest.raises(UserError, match=r"^--like: 'digit' is unknown \(did you mean 'digits'\?\)$"):
@@ -201,16 +229,56 @@ def test_a_plan_looks_into_the_folder(studies: Path, tmp_path: Path, operation: 
         unfold(Config(study="mine"), studies)
 
 
-def test_a_plan_finds_files_that_have_changed(studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_finds_files_that_have_changed(
+    studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = images(tmp_path / "grey", 2, 12, (16, 16))
     list(write_study("mine", folder, studies))
     unfold(Config(study="mine"), studies)
     (folder / "class 1" / "3.png").unlink()
     with pytest.raises(UserError, match=r"mine\.yaml: data\.sha256: .*grey has the SHA-256 \w+, not \w+; is"):
         unfold(Config(study="mine"), studies)
-    # More than a plan can hash is left to the job.
+    # What has been hashed is known, however large it is. Other states of more bytes are named, and not hashed.
     monkeypatch.setattr(contents, "MOST_BYTES", 1000)
+    with pytest.raises(UserError, match=r"has the SHA-256 \w+, not \w+; is"):
+        unfold(Config(study="mine"), studies)
+    (folder / "class 1" / "4.png").unlink()
+    capsys.readouterr()
     unfold(Config(study="mine"), studies)
+    line = capsys.readouterr().err
+    assert line.startswith(f"robustfeatures: data.sha256: {folder} has 0.0 GB, which a plan does not read; after a ch")
+    assert line.count("\n") == 1
+    with pytest.raises(UserError, match="has the SHA-256"):
+        list(fetch(studies / "mine.yaml", tmp_path / "raw"))
+    with pytest.raises(UserError, match=r"mine\.yaml: data\.sha256: .* has the SHA-256"):
+        unfold(Config(study="mine"), studies)
+
+
+@pytest.mark.parametrize("harm", ["a link to nothing", "an empty class"])
+def test_a_plan_finds_changes_beside_what_it_cannot_read(studies: Path, tmp_path: Path, harm: str) -> None:
+    folder = images(tmp_path / "grey", 2, 12, (16, 16))
+    list(write_study("mine", folder, studies))
+    if harm == "a link to nothing":
+        (folder / ".lock").symlink_to("gone")
+        message = r"mine\.yaml: data\.sha256: .*grey has the SHA-256 \w+, not"
+    else:
+        (folder / "class 2").mkdir()
+        message = r"mine\.yaml: data\.path: the class folder .*class 2 holds no image"
+    (folder / "class 1" / "3.png").unlink()
+    with pytest.raises(UserError, match=message):
+        unfold(Config(study="mine"), studies)
+
+
+def test_a_plan_needs_images_to_train_on(studies: Path, tmp_path: Path) -> None:
+    whole = images(tmp_path / "split" / "train", 2, 12, (16, 16)).parent
+    images(whole / "test", 2, 12, (16, 16))
+    list(write_study("mine", whole, studies))
+    path, split = studies / "mine.yaml", tmp_path / "other"
+    images(split / "test", 2, 12, (16, 16))
+    digests = [compute_digest(Data(source="folder", path=str(each))) for each in (whole, split)]
+    path.write_text(path.read_text().replace(str(whole), str(split)).replace(*digests))
+    with pytest.raises(UserError, match=r"mine\.yaml: data\.path: .*other has no images to train on, only test$"):
+        unfold(Config(study="mine"), studies)
 
 
 def test_fetch_finds_a_damaged_image(studies: Path, tmp_path: Path) -> None:

@@ -135,7 +135,9 @@ def test_another_folder_takes_the_config_of_the_repository(workspace: Workspace,
     # Its own comes first.
     (tmp_path / "elsewhere" / "config.yaml").write_text("study: no-such-study\n")
     done = workspace.snakemake("-n", "--directory", str(tmp_path / "elsewhere"), check=False)
-    assert "'no-such-study' is unknown" in done.stdout + done.stderr
+    assert "config.yaml: study: 'no-such-study' is unknown" in done.stdout + done.stderr
+    done = workspace.snakemake("-n", "--config", "study=no-such-study", check=False)
+    assert "--config: study: 'no-such-study' is unknown" in done.stdout + done.stderr
 
 
 def test_lint(workspace: Workspace) -> None:

@@ -63,8 +63,12 @@ try:
         from robustfeatures.pipeline.plan.tasks import make_tasks
         from robustfeatures.pipeline.run.gpus import check_enough
         from robustfeatures.pipeline.store.store import Store
+        from robustfeatures.pipeline.study.study import find_study
 
-        PLAN = unfold(CONFIG, HERE / "workflow" / "studies")
+        studies = HERE / "workflow" / "studies"
+        if "study" in given:
+            find_study(studies, CONFIG.study, "--config: study")
+        PLAN = unfold(CONFIG, studies)
         # Torch is asked only if a job is large enough for a GPU, because the answer takes seconds.
         planned = make_tasks(PLAN, CONFIG, gpus=1)
         DEVICES = None

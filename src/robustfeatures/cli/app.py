@@ -71,16 +71,20 @@ def read_configuration(path: Path, study: str | None = None) -> Config:
     """The configuration in a file, with `study` in place of its own.
 
     Raises:
-        UserError: a field is wrong.
+        UserError: a field is wrong, or there is no such study.
     """
     from robustfeatures.pipeline.study.config import read_config
+    from robustfeatures.pipeline.study.study import find_study
     from robustfeatures.pipeline.study.yaml import read_yaml
 
     values = read_yaml(path)
     given = {} if study is None else {"study": study}
-    return read_config(
+    config = read_config(
         {**values, **given} if isinstance(values, dict) else values, path.name, {"study": "--study"} if given else {}
     )
+    if study is not None:
+        find_study(STUDIES, study, "--study")
+    return config
 
 
 def find_artifact(artifact: str, study: str | None = None) -> Path:

@@ -71,11 +71,8 @@ def describe(
     study: StudyOption = None,
 ) -> None:
     """Print what an experiment shows, where in the paper, its settings, and what it asks of a study."""
-    from robustfeatures.pipeline.study.study import find_study
     from robustfeatures.tools.describe import describe as lines
 
-    if study is not None:
-        find_study(STUDIES, study, "--study")
     print_lines(lines(experiment, STUDIES, read_configuration(config, study).study))
 
 

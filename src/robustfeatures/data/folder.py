@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from robustfeatures.data.listing import Listing, list_images
 from robustfeatures.data.operations import crop_square
@@ -37,6 +37,8 @@ WITH_TRANSPARENT_COLOURS = {"1": "LA", "L": "LA", "P": "PA", "RGB": "RGBA"}
 # Formats whose files may have several images. JPEG is not among them: a telephone's JPEG may have other versions of the
 # same photograph.
 MULTI_IMAGE_FORMATS = frozenset({"PNG", "TIFF", "WEBP"})
+# The orientations in which a camera stores a photograph lying on its side.
+ON_ITS_SIDE = frozenset({5, 6, 7, 8})
 # At most the processors that this job may use; on a cluster these are fewer than the machine has.
 THREADS = min(16, len(os.sched_getaffinity(0)))
 
@@ -87,8 +89,9 @@ def _inspect(path: Path, *, decode: bool = True) -> FileFacts:
                 return FileFacts(sha256, problem=f"holds {count} images")
             if decode:
                 image.load()
+            width, height = _upright_size(image)
             mode = WITH_TRANSPARENT_COLOURS.get(image.mode, image.mode) if "transparency" in image.info else image.mode
-            return FileFacts(sha256, f"{mode} with 16 bits" if deep else mode, image.width, image.height)
+            return FileFacts(sha256, f"{mode} with 16 bits" if deep else mode, width, height)
     except MemoryError:
         raise
     except UnidentifiedImageError:
@@ -96,6 +99,15 @@ def _inspect(path: Path, *, decode: bool = True) -> FileFacts:
         return FileFacts(sha256, problem=f"no image that Pillow reads as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     except Exception as error:  # each decoder has exceptions of its own for damaged files
         return FileFacts(sha256, problem=str(error) or type(error).__name__)
+
+
+def _upright_size(image: Image.Image) -> tuple[int, int]:
+    """(width, height) of an image in the orientation of its EXIF data, as `_decode` returns it."""
+    width, height = image.size
+    # Pillow turns TIFF itself. To look for the EXIF data of a PNG it may decode the image.
+    known = image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
+    turned = known and image.getexif().get(ExifTags.Base.Orientation) in ON_ITS_SIDE
+    return (height, width) if turned else (width, height)
 
 
 def _inspect_all(root: Path, files: Sequence[str], inspect: Callable[[Path], FileFacts]) -> list[FileFacts]:
@@ -243,8 +255,10 @@ class ImageFiles:
 
 
 def _decode(path: Path, mode: str, size: int | None) -> NDArray[np.uint8]:
-    """One image, (C, H, W). The orientation in a photograph's EXIF data is not applied."""
+    """One image, (C, H, W), upright by the orientation in its EXIF data."""
     with Image.open(path, formats=FORMATS) as opened:
-        image = opened.convert(mode)
+        # Pillow turns TIFF when it loads it; before, it would be turned twice.
+        opened.load()
+        image = ImageOps.exif_transpose(opened).convert(mode)
     pixels = np.asarray(image if size is None else crop_square(image, size))
     return pixels[None] if mode == "L" else pixels.transpose(2, 0, 1)

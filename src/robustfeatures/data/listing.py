@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +92,21 @@ def _check_link(entry: os.DirEntry[str]) -> os.DirEntry[str]:
     if entry.is_symlink() and not Path(entry.path).exists():
         raise UserError(f"data.path: {entry.path} is a link to nothing")
     return entry
+
+
+def describe_unread(root: Path, listings: Mapping[str, Listing]) -> str:
+    """How many visible files of a folder are no image of a listing, and the first of them; empty if there are none."""
+    read = {root / file for listing in listings.values() for file in listing.files}
+    unread = []
+    for folder, folders, names in os.walk(root, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        visible = (Path(folder, name) for name in sorted(names) if not name.startswith("."))
+        unread += [path for path in visible if path not in read]
+    if not unread:
+        return ""
+    return (
+        f"not read: {len(unread)} other files, first {unread[0]}; images lie in class folders ({', '.join(SUFFIXES)})"
+    )
 
 
 def list_images(parameters: Data) -> tuple[dict[str, Listing], tuple[str, ...]]:

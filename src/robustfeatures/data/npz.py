@@ -60,12 +60,16 @@ def compute_digest(parameters: Data) -> str:
 
 
 def check_range(images: NDArray[Any], where: str) -> None:
-    """Check that images of a floating-point type lie in [0, 1].
+    """Check that images of a floating-point type lie in [0, 1], and that others do not mean 0 to 1.
 
     Raises:
-        UserError: a value lies outside; the message begins with `where`.
+        UserError: a value lies outside, or no value of integers is above 1; the message begins with `where`.
     """
-    if images.dtype.kind != "f" or not images.size:
+    if not images.size:
+        return
+    if images.dtype.kind != "f":
+        if images.max() == 1:
+            raise UserError(f"{where}: images: the largest value is 1; integers mean 0 to 255, so multiply by 255")
         return
     # NaN fails this comparison too.
     if not (images.min() >= 0 and images.max() <= 1):

@@ -215,8 +215,9 @@ def _draw_subset(parts: Mapping[str, Part], operation: Subset) -> dict[str, Part
     if operation.samples < count:
         _check_drawable(part, operation)
         try:
+            # scikit-learn takes 32 bits.
             drawn, others = train_test_split(
-                rows, train_size=operation.samples, stratify=part.labels, random_state=operation.seed
+                rows, train_size=operation.samples, stratify=part.labels, random_state=operation.seed % 2**32
             )
             rows = others if operation.rest else drawn
         except ValueError as error:

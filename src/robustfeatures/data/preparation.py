@@ -57,8 +57,8 @@ def draw_splits(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
     `test` is drawn first, then `validation` from the rest.
 
     Raises:
-        UserError: a share is missing, or is given for a split that the source already has; or a class has too few
-            images for every split.
+        UserError: a share is missing, or is given for a split that the source already has; or no image of a class is
+            drawn for a split, or left to train on.
     """
     parts = {name: Part.from_raw(data, name) for name, data in raw.items()}
     if POOL in parts:
@@ -75,7 +75,25 @@ def draw_splits(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
             raise UserError(f"data.{name}: the source {parameters.source!r} has no images to train on")
         count = _count_images(share, len(whole.labels))
         parts["train"], parts[name] = _draw(parts["train"], count, parameters.split_seed)
+        for drawn in (name, "train"):
+            _check_classes(parts[drawn], whole, f"data.{name}: {share:g}", drawn)
     return parts
+
+
+def _check_classes(part: Part, whole: Part, where: str, name: str) -> None:
+    """Check that a part has every class of the whole.
+
+    Raises:
+        UserError: it lacks one; the message begins with `where`.
+    """
+    lacking = np.setdiff1d(whole.labels, part.labels)
+    if len(lacking):
+        label = whole.class_names[lacking[0]]
+        count = int((whole.labels == lacking[0]).sum())
+        raise UserError(
+            f"{where}: leaves the {name} split without the class {label!r}, which has {count} images; choose another "
+            "share or add images"
+        )
 
 
 def _count_images(share: float, total: int) -> int:
@@ -88,7 +106,11 @@ def _draw(part: Part, count: int, seed: int) -> tuple[Part, Part]:
     """Split off `count` images, stratified by class: the rest, and the drawn images."""
     try:
         rest, drawn = train_test_split(
-            np.arange(len(part.labels)), test_size=count, stratify=part.labels, random_state=seed
+            # scikit-learn takes 32 bits.
+            np.arange(len(part.labels)),
+            test_size=count,
+            stratify=part.labels,
+            random_state=seed % 2**32,
         )
     except ValueError as error:
         raise UserError(f"data.validation, data.test: the images cannot be split so: {error}") from error

@@ -9,12 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robustfeatures.data.own_files import require_path
 from robustfeatures.data.preparation import add_default_path
 from robustfeatures.data.registry import find_source
 from robustfeatures.data.settings import KeepListed
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError
 from robustfeatures.files import hash_file
+from robustfeatures.pipeline.store.verified import read_state, remember_digest
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.study import read_study
 
@@ -75,7 +77,7 @@ def _checks(study: Path, raw: Path) -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def _check_weights(pretrained: Pretrained, where: str) -> str:
-    found = hash_file(Path(pretrained.weights))
+    found = _hash_file(Path(pretrained.weights))
     if pretrained.sha256 is None:
         return f"weights: {pretrained.weights}: write beside this path in {where}: sha256: {found}"
     return f"weights: {pretrained.weights}: " + _compare(
@@ -100,7 +102,8 @@ def _download(source: str, file: Download) -> str:
 
 def _check_own_files(data: Data, compute_digest: Callable[[Data], str], raw: Path, file: Path, where: str) -> str:
     try:
-        found = compute_digest(data)
+        state = read_state(require_path(data))
+        found = remember_digest(data.source, state, compute_digest(data))
         if data.source == "folder":
             # Decodes every image, which finds those that are damaged.
             load_attribute(find_source(data.source).loader)(replace(data, sha256=found), raw)
@@ -117,11 +120,16 @@ def _check_list(operation: KeepListed, where: str) -> str:
     path = Path(operation.path)
     if not path.is_file():
         raise UserError(f"{where}: data.operations: listed.path: {path} does not exist")
-    found = hash_file(path)
+    found = _hash_file(path)
     if operation.sha256 is None:
         return f"listed: {path}: write beside this path in {where}: sha256: {found}"
     field = f"{where}: data.operations: listed.sha256: {path}"
     return f"listed: {path}: {path.stat().st_size} bytes, " + _compare(found, operation.sha256, field)
+
+
+def _hash_file(path: Path) -> str:
+    state = read_state(path)
+    return remember_digest("file", state, hash_file(path))
 
 
 def _compare(found: str, expected: str, where: str) -> str:

@@ -12,10 +12,10 @@ from textwrap import fill
 from typing import Any
 
 from robustfeatures.data.folder import FileFacts, find_mode, inspect_headers
-from robustfeatures.data.listing import Listing, list_images
+from robustfeatures.data.listing import Listing, describe_unread, list_images
 from robustfeatures.data.own_files import combine_digests
 from robustfeatures.data.registry import Size
-from robustfeatures.data.settings import Data
+from robustfeatures.data.settings import POOL, Data
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_atomically
 from robustfeatures.pipeline.plan.plan import unfold
@@ -48,9 +48,9 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
 
     Raises:
         UserError: the name is taken or wrong, the folder's layout is wrong, a file is no image, an image is
-            transparent, deeper than 8 bits or grey among colour images, the study `like` extends another one, has Linf
-            radii or no data or lengths that are written otherwise than here, or the new study cannot be planned. Then
-            no file is left.
+            transparent, deeper than 8 bits or grey among colour images, or there is none to train on; the study `like`
+            extends another one, has Linf radii, other data sets, no data, or lengths that are written otherwise than
+            here; or the new study cannot be planned. Then no file is left.
     """
     path = studies / f"{name}.yaml"
     config = read_config({"study": name}, elsewhere={"study": "NAME"})
@@ -60,6 +60,8 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
         raise UserError(f"{path}: there is such a study already; choose another name or remove it")
     data = Data(source="folder", path=str(folder))
     listings, classes = list_images(data)
+    if not {"train", POOL} & listings.keys():
+        raise UserError(f"--data: {folder} has no images to train on, only {' and '.join(listings)}")
     facts = inspect_headers(folder, [file for listing in listings.values() for file in listing.files])
     shape, side = _find_shape(folder, facts)
     small = shape[0] == 1 and max(shape[1:]) <= SMALL_SIDE
@@ -78,11 +80,18 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     try:
         _check_lengths(original, path, factor)
         unfold(config, studies)
-    except UserError:
+    except UserError as error:
         path.unlink()
-        raise
+        if like is None or str(error).startswith("--like"):
+            raise
+        # The file that the message names is gone.
+        message = str(error).removeprefix(f"{path}: ")
+        raise UserError(f"--like: {like} does not fit these images: {message}") from error
     images = sum(len(listing.files) for listing in listings.values())
     yield f"{path}: {images} images of {len(classes)} classes, {shape[0]} x {shape[1]} x {shape[2]}, as in {base}"
+    unread = describe_unread(folder, listings)
+    if unread:
+        yield unread
     yield f"plan it: snakemake -n --config study={name}"
     yield f"build it: snakemake --cores all --config study={name}"
 
@@ -141,6 +150,8 @@ def _scale(original: Path, shape: tuple[int, int, int]) -> float:
         raise UserError(f"--like: {original.stem} has no data whose size is known; choose another study")
     if "linf" in _find(read_yaml(original), ("norm",)):
         raise UserError(f"--like: {original.stem} has Linf radii, which do not grow with images; choose another study")
+    if study.other_data:
+        raise UserError(f"--like: {original.stem} has other data sets, in other_data; choose another study")
     return sqrt(prod(shape) / prod(size.shape))
 
 

@@ -296,6 +296,13 @@ def test_a_configuration_without_fields(workspace: Workspace, content: str) -> N
         assert done.stderr == "robustfeatures: config.yaml: the file must hold named fields\n"
 
 
+def test_the_option_that_names_an_unknown_study(workspace: Workspace) -> None:
+    for command in ("status", "fetch", "list"):
+        done = workspace.command(command, "--study", "smok")
+        assert done.returncode == 1
+        assert done.stderr == "robustfeatures: --study: 'smok' is unknown (did you mean 'smoke'?)\n"
+
+
 def test_a_class_out_of_range_stops_the_job_with_one_line(built: Workspace) -> None:
     payloads, references = built.payloads(), set(built.folder.glob("results/artifacts/derived/*.json"))
     built.edit(STUDY, "target: random", "target: 10")

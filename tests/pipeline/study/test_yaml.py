@@ -35,6 +35,42 @@ def test_a_division_by_zero_is_one_line(tmp_path: Path) -> None:
     assert str(refused.value) == f"{tmp_path / 'some.yaml'}: line 2: 8/0 divides by zero"
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: {k: 1, k: 2}", "line 1: 'k' appears twice"),
+        ("x: 1\na: {yes: [1]}", "line 2: YAML reads the name yes as another value; write 'yes'"),
+        ("a: {010: b}", "line 1: YAML reads the name 010 as another value; write '010'"),
+        ("a: {~: b}", "line 1: YAML reads the name ~ as another value; write '~'"),
+        ("a: {2020-01-01: b}", "line 1: YAML reads the name 2020-01-01 as another value; write '2020-01-01'"),
+    ],
+)
+def test_names_that_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read(tmp_path, text)
+    assert str(refused.value) == f"{tmp_path / 'some.yaml'}: {problem}"
+
+
+def test_names_that_are_taken(tmp_path: Path) -> None:
+    assert read(tmp_path, "{'yes': 1, 0: 2, 0.25: 3, -1: 4, \"010\": 5}") == {"yes": 1, 0: 2, 0.25: 3, -1: 4, "010": 5}
+
+
+def test_a_merge_that_overrides_may_be_merged_again(tmp_path: Path) -> None:
+    text = """
+a: &a {k: 1, z: 1}
+o:
+  p:
+    q: &b
+      <<: *a
+      k: 2
+r:
+  <<: *b
+  z: 3
+"""
+    found = read(tmp_path, text)
+    assert found == {"a": {"k": 1, "z": 1}, "o": {"p": {"q": {"k": 2, "z": 1}}}, "r": {"k": 2, "z": 3}}
+
+
 def test_the_radius_of_cifar10_is_eight_of_255() -> None:
     """8/255 and 2/255 as float64."""
     study = read_study(REPOSITORY / "workflow" / "studies" / "feature-learning-cifar10.yaml")

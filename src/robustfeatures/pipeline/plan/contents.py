@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -10,15 +12,15 @@ from pathlib import Path
 
 from robustfeatures.data.own_files import SPLIT_NAMES
 from robustfeatures.data.registry import find_source
-from robustfeatures.data.settings import Data, KeepClasses, KeepListed, MergeClasses, Relabel, Subset
+from robustfeatures.data.settings import POOL, Data, KeepClasses, KeepListed, MergeClasses, Relabel, Subset
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.files import hash_file
 from robustfeatures.models.settings import Pretrained
-from robustfeatures.pipeline.plan.sizes import data_size
-from robustfeatures.pipeline.store.verified import digest_once, read_state
+from robustfeatures.pipeline.plan.sizes import count_own_images, data_size
+from robustfeatures.pipeline.store.verified import State, digest_once, read_state, recall_digest
 
-# More bytes are not read by a plan, which is to take a second. The job that reads them checks them.
+# More bytes are not read by a plan, which is to take a second.
 MOST_BYTES = 1 << 28
 # With a larger label the classes are not listed. The job says what is wrong with such labels.
 MOST_CLASSES = 100_000
@@ -28,8 +30,9 @@ def check_contents(data: Data, where: str) -> None:
     """Check the digest of the user's own files, and the classes and operations of the data set in the field `where`.
 
     Raises:
-        UserError: a SHA-256 is missing, or a file has another one than the study says; an operation names a class that
-            is not there, fewer than two classes are left, or a subset has more samples than its split.
+        UserError: a SHA-256 is missing, or a file has another one than the study says; the files have a wrong layout,
+            or the study's own data no images to train on; an operation names a class that is not there, fewer than two
+            classes are left, or a subset has more samples than its split.
     """
     for each, place in data.iterate_fields(where):
         source = find_source(each.source)
@@ -40,6 +43,9 @@ def check_contents(data: Data, where: str) -> None:
             if isinstance(operation, KeepListed):
                 path = Path(operation.path)
                 _check_digest(path, operation.sha256, partial(hash_file, path), f"{place}.operations.{number}")
+    images = count_own_images(data)
+    if where == "data" and images is not None and not {"train", POOL} & images.keys():
+        raise UserError(f"{where}.path: {data.path} has no images to train on, only {' and '.join(images)}")
     classes = _list_classes(data)
     for number, operation in enumerate(data.operations):
         place = f"{where}.operations.{number}"
@@ -67,14 +73,29 @@ def _check_digest(
     if expected is None:
         raise UserError(f"{where}.sha256: missing for {path}; `robustfeatures fetch` prints it")
     found = None
-    # What cannot be read is told by the job, with all that is wrong.
-    with suppress(OSError, UserError):
+    # What is not there, or cannot be read, is told by the job that reads it. Its result may be in the store.
+    with suppress(OSError):
         state = read_state(path)
-        found = digest_once(kind, state, compute) if state.size <= MOST_BYTES else None
+        small = state.size <= MOST_BYTES
+        found = _compute_digest(kind, state, compute, where) if small else recall_digest(kind, state)
+        if found is None:
+            print(
+                f"robustfeatures: {where}.sha256: {path} has {state.size / 1e9:.1f} GB, which a plan does not read; "
+                "after a change, `robustfeatures fetch` compares them",
+                file=sys.stderr,
+            )
     if found is not None and found != expected:
         raise UserError(
             f"{where}.sha256: {path} has the SHA-256 {found}, not {expected}; is it damaged, or another one?"
         )
+
+
+def _compute_digest(kind: str, state: State, compute: Callable[[], str], where: str) -> str:
+    try:
+        return digest_once(kind, state, compute)
+    except UserError as error:
+        # The source calls its field `data`, whatever it is in the study.
+        raise UserError(re.sub(r"^data\b", where, str(error))) from error
 
 
 def _list_classes(data: Data) -> list[str] | None:

@@ -101,6 +101,12 @@ def _source_size(data: Data) -> Size | None:
     return None if data.path is None else _count_files(size, Path(data.path))
 
 
+def count_own_images(data: Data) -> Mapping[str, int] | None:
+    """The number of images of each split, or of the pool, of the user's own files; None if they cannot be counted."""
+    size = None if data.path is None else _source_size(data)
+    return None if size is None else size.images
+
+
 @cache
 def _count_files(counter: str, path: Path) -> Size | None:
     count: Counter = load_attribute(counter)
@@ -118,7 +124,7 @@ def _count_splits(data: Data, images: Mapping[str, int]) -> dict[str, int]:
     for split, share in (("test", data.test), ("validation", data.validation)):
         if share is not None:
             counts[split] = ceil(share * whole)
-            counts["train"] = max(0, counts["train"] - counts[split])
+            counts["train"] = max(0, counts.get("train", 0) - counts[split])
     return counts
 
 

@@ -39,7 +39,11 @@ def read_state(path: Path) -> State:
         folders.sort()
         for name in sorted(names):
             file = Path(folder, name)
-            state = _file_state(file)
+            try:
+                state = _file_state(file)
+            except FileNotFoundError:
+                # A link to nothing. If it is in place of an image, whoever reads the images says so.
+                continue
             size += state.size
             lines.update(f"{file}\0{state.version}\0".encode(errors="surrogateescape"))
     return State(lines.hexdigest(), size)
@@ -54,12 +58,22 @@ def _file_state(path: Path) -> State:
 
 def digest_once(kind: str, state: State, compute: Callable[[], str]) -> str:
     """The digest of this kind that `compute` returned for files in this state, or returns now."""
-    version = f"{kind} {state.version}"
-    found = _recall(version)
-    if found is None:
-        found = compute()
-        _remember(version, found)
-    return found
+    return recall_digest(kind, state) or remember_digest(kind, state, compute())
+
+
+def remember_digest(kind: str, state: State, digest: str) -> str:
+    """Remember the digest of this kind of files that were in this state; returns it."""
+    _remember(_version(kind, state), digest)
+    return digest
+
+
+def recall_digest(kind: str, state: State) -> str | None:
+    """The digest of this kind that was computed on this machine for files in this state; None if none was."""
+    return _recall(_version(kind, state))
+
+
+def _version(kind: str, state: State) -> str:
+    return f"{kind} {state.version}"
 
 
 def has_digest(path: Path, sha256: str) -> bool:

@@ -12,14 +12,7 @@ from robustfeatures.errors import UserError
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader with YAML 1.2's floats, with fractions, and without silent overwriting."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.MarkedYAMLError(problem=f"{name!r} appears twice", problem_mark=node.start_mark)
-        return super().construct_mapping(node, deep)
+    """The safe loader with YAML 1.2's floats, and with fractions."""
 
     def construct_fraction(self, node: yaml.ScalarNode) -> float:
         """The float nearest to the fraction of two integers that a plain scalar such as 8/255 states."""
@@ -36,6 +29,10 @@ _Loader.add_implicit_resolver(
 _Loader.add_implicit_resolver("!fraction", re.compile(r"^\d+/\d+$"), list("0123456789"))
 _Loader.add_constructor("!fraction", _Loader.construct_fraction)
 
+
+# Names that YAML reads as something else: `yes` as true, `~` as null, 010 as 8.
+NO_TEXT = re.compile("tag:yaml.org,2002:(bool|null|timestamp)")
+PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 
 # Far more values than any study has. With aliases of aliases ten lines can stand for billions.
 MOST_VALUES = 1_000_000
@@ -71,12 +68,30 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"{path}: {error}") from error
 
 
+def _check_names(node: yaml.MappingNode) -> None:
+    """Check that no name appears twice, and that each is text or a number as it is written."""
+    seen = set()
+    for key, _ in node.value:
+        if key.tag == "tag:yaml.org,2002:merge":
+            continue
+        if key.value in seen:
+            raise yaml.MarkedYAMLError(problem=f"{key.value!r} appears twice", problem_mark=node.start_mark)
+        is_number = key.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "!fraction")
+        if NO_TEXT.fullmatch(key.tag) or (is_number and not PLAIN_NUMBER.fullmatch(key.value)):
+            raise yaml.MarkedYAMLError(
+                problem=f"YAML reads the name {key.value} as another value; write '{key.value}'",
+                problem_mark=key.start_mark,
+            )
+        seen.add(key.value)
+
+
 def _count_values(node: yaml.Node, known: dict[yaml.Node, int | None]) -> int:
     """The number of values that a node stands for, with each alias counted as its target."""
     if node not in known:
         known[node] = None
         children: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
+            _check_names(node)
             children = [each for pair in node.value for each in pair]
         elif isinstance(node, yaml.SequenceNode):
             children = node.value
