@@ -119,6 +119,15 @@ def test_b3_holds_on_table_5() -> None:
     assert all(np.mean(claim.values) > claim.threshold for claim in claims)
 
 
+def test_b3_a_grid_without_zero_decay_has_no_such_network() -> None:
+    published = read_published(b3.EXPERIMENT, "CIFAR-10")
+    assert published is not None
+    rows = published_grid(published["rows"])
+    alone, *_ = b3.claims(results(b3.Settings(grid="any"), evaluations=rows[rows["weight_decay"] > 0]))
+    assert alone.sentence.startswith("Without weight decay and augmentation a network takes pathway 2")
+    assert alone.judge()["verdict"] == "not tested"
+
+
 def test_b3_more_robust_than_non_robust_is_not_robust_alone() -> None:
     """On digits at eps 0.9 without weight decay: 26.9 % on D, 52.2 % on D_shift."""
     published = read_published(b3.EXPERIMENT, "CIFAR-10")

@@ -13,6 +13,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments import a10_sample_grids as a10
 from robustfeatures.experiments import c1_training_set_size as c1
+from robustfeatures.experiments import c8_robustness_at_odds as c8
 from robustfeatures.experiments import x3_autoattack as x3
 from robustfeatures.experiments import x4_intervals as x4
 from robustfeatures.experiments.catalogue import load_experiment
@@ -88,6 +89,13 @@ def test_c1_takes_a_size_once(study: Study) -> None:
     settings = c1.Settings(eps={"l2": (0.5,)}, sizes=(size, replace(size, epochs=3)))
     with pytest.raises(UserError, match=r"^experiments\.C1\.sizes: 40 samples appear twice$"):
         c1.needs(Pieces(study), settings)
+
+
+def test_c8_needs_weights_that_some_adversary_leaves(study: Study) -> None:
+    """With p = 0.55 the first feature is worth 0.1; the adversary of 2 eta = 0.4 takes more."""
+    with pytest.raises(UserError, match=r"^experiments\.C8\.training_eps: times eta, .* must be below 2 p - 1"):
+        c8.needs(Pieces(study), c8.Settings(p=0.55))
+    assert len(c8.needs(Pieces(study), c8.Settings(p=0.75))) == len(study.seeds)
 
 
 def test_x4_has_the_starts_of_a1_and_the_seeds_of_both(study: Study) -> None:

@@ -159,8 +159,23 @@ def test_b2_chooses_by_validation_and_keeps_every_cell() -> None:
     transfers, does_not, _, nothing = b2.claims(given)
     assert list(transfers.values) == pytest.approx([20.0] * 3)
     assert list(does_not.values) == pytest.approx([-20.0] * 3)
-    # Of ten classes, 30 to 32 % of D where chance is 10 %.
-    assert list(nothing.values) == pytest.approx([-20.0, -21.0, -22.0])
+    # Without non-robust features nine classes would share what is left of D_shift: 90 to 88 %. D has 30 to 32 %.
+    assert list(nothing.values) == pytest.approx([10 - 30, 89 / 9 - 31, 88 / 9 - 32])
+
+
+@pytest.mark.parametrize(("on_d", "verdict"), [(4.0, "held"), (14.9, "contradicted")])
+def test_b2_robust_features_leave_less_than_chance_for_d(on_d: float, verdict: str) -> None:
+    """Robust features answer 60 % of D_shift; 4.4 % are left for each other class, and the paper has 2.6 to 4.2 %."""
+    rows = grid_rows(
+        {
+            b2.SELECTION: lambda decay, seed: 50.0,
+            "D": lambda decay, seed: on_d + seed / 100,
+            "D_shift": lambda decay, seed: 60.0,
+        },
+        rows=tuple(b2.SETS),
+    )
+    *_, nothing = b2.claims(results(b2.Settings(grid="any"), evaluations=rows.assign(classes=10)))
+    assert nothing.judge()["verdict"] == verdict
 
 
 def test_d_det_of_the_full_study_is_made_with_networks_trained_on_all_of_d() -> None:

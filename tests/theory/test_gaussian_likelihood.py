@@ -45,6 +45,18 @@ def test_theorem_1_on_drawn_examples() -> None:
     assert gain == pytest.approx(vulnerability(variances, 20.0), rel=4 * np.sqrt(2 / examples))
 
 
+@pytest.mark.parametrize("relative", [1.005, 1.02, 1.2])
+def test_theorem_1_with_a_penalty_near_its_least(relative: float) -> None:
+    """One example with distances of one deviation has the mean gain of all."""
+    variances = np.array([0.5, 1.0, 3.0])
+    penalty = relative / 0.5
+    gain = penalised_gain(np.sqrt(variances)[None], variances, penalty)
+    assert gain == pytest.approx(vulnerability(variances, penalty), rel=1e-4)
+    least, where = search_least_vulnerability(variances, penalty)
+    assert where == pytest.approx(np.full(3, 1.5), rel=1e-3)
+    assert least == pytest.approx(vulnerability(np.full(3, 1.5), penalty), rel=1e-6)
+
+
 def test_theorem_1_is_least_at_the_identity() -> None:
     start = np.array([0.3, 0.5, 1.0, 2.2])
     least, where = search_least_vulnerability(start, penalty=5.0)

@@ -108,7 +108,8 @@ def _clean(results: Results) -> pd.DataFrame:
 def predict_by_fit(results: Results) -> pd.DataFrame:
     """The accuracy on fresh images that the fit predicts from that on used ones: columns row, seed, accuracy (percent).
 
-    One line per set of `DERIVED_SETS` and seed. The fit is least squares through the models of D of the same seed.
+    One line per set of `DERIVED_SETS` and seed. The fit is least squares through the models of D of the same seed. The
+    accuracy is NaN where all of these are equally good on the used images.
     """
     import numpy as np
     import pandas as pd
@@ -119,7 +120,8 @@ def predict_by_fit(results: Results) -> pd.DataFrame:
     predicted = []
     for seed in wide.index.unique("seed"):
         on_d = [row for row in used[seed].index if row not in DERIVED_SETS]
-        slope, intercept = np.polyfit(used[seed][on_d], fresh[seed][on_d], deg=1)
+        flat = np.ptp(used[seed][on_d]) == 0
+        slope, intercept = (np.nan, np.nan) if flat else np.polyfit(used[seed][on_d], fresh[seed][on_d], deg=1)
         predicted += [
             {"row": row, "seed": seed, "accuracy": float(intercept + slope * used[seed][row])} for row in DERIVED_SETS
         ]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 4.2, Appendix C and Table 5"
+TABLE = "two-pathways-2021, Appendix C and Table 5"
 DECAY = "weight_decay"
 
 
@@ -150,11 +151,14 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _unregularised_claims(results: Results) -> list[Claim]:
-    """Pathway 2, one setting per cell that has the least weight decay and no augmentation."""
+    """Pathway 2, one setting per cell without weight decay and without augmentation.
+
+    Section 4.2 counts a high learning rate as regularisation too. Table 5 has pathway 2 at a rate of 0.1.
+    """
     from robustfeatures.experiments.shared.claims import Claim
 
     rows = compute_gaps(results)
-    rows = rows[rows[DECAY] == rows[DECAY].min()]
+    rows = rows[rows[DECAY] == 0]
     if "augmentation" in rows:
         rows = rows[rows["augmentation"].isin(["no", "none"])]
     others = [field for field in varied_fields(results.evaluations) if field != DECAY]
@@ -162,9 +166,9 @@ def _unregularised_claims(results: Results) -> list[Claim]:
     cells = [(_name_cell(fields, names), cell) for names, cell in rows.groupby(fields, sort=False)] if fields else []
     return [
         Claim(
-            "Without regularisation a network takes pathway 2: it learns almost only robust features (taken as nine "
-            "tenths)",
-            SECTION,
+            "Without weight decay and augmentation a network takes pathway 2: it learns almost only robust features "
+            "(taken as nine tenths)",
+            TABLE,
             "accuracy on D_shift minus nine times accuracy on D",
             list(margin_over_nine_tenths(cell["D_shift"], cell["D"])),
             setting=name,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Ge, Le, Lt, MinLen
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
+from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -58,7 +59,16 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One measurement per seed, which draws the sample of the SVMs."""
+    """One measurement per seed, which draws the sample of the SVMs.
+
+    Raises:
+        UserError: the adversary of the SVM is so strong that its best weights are 0.
+    """
+    if settings.training_eps * settings.signal / settings.dimension**0.5 >= 2 * settings.p - 1:
+        raise UserError(
+            "experiments.C8.training_eps: times eta, signal / sqrt(dimension), it must be below 2 p - 1, or the best "
+            "robust SVM has the weights 0"
+        )
     return [
         Need(
             "classifiers",

@@ -30,6 +30,7 @@ Our derivation differs from the printed text as follows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,10 @@ Array = NDArray[np.float64]
 
 # Steps of the adversary per step of the learner; the adversary starts from its last perturbation.
 ASCENTS = 5
-# Steps of gradient ascent on a concave objective. Each shrinks the error to at most the share 1 / (C sigma_min).
+# The fewest steps of gradient ascent on a concave objective, and the share of the error that may be left. Each step
+# shrinks the error to at most the share 1 / (C sigma_min).
 PENALISED_STEPS = 60
+PENALISED_ERROR = 1e-8
 
 
 def vulnerability(variances: Array, penalty: float) -> float:
@@ -153,7 +156,8 @@ def population_distances(mean: Tensor, variances: Tensor) -> Callable[[Tensor], 
 def penalised_gain(distances: Array, variances: Array, penalty: float) -> float:
     """The rise of v' Sigma^-1 v by gradient ascent on v' Sigma^-1 v - C |delta|^2, mean over examples v (n, d)."""
     perturbation = np.zeros_like(distances)
-    for _ in range(PENALISED_STEPS):
+    steps = math.ceil(math.log(PENALISED_ERROR) / math.log(1 / (penalty * variances.min())))
+    for _ in range(max(PENALISED_STEPS, steps)):
         perturbation += ((distances + perturbation) / variances - penalty * perturbation) / penalty
     gains: Array = (((distances + perturbation) ** 2 - distances**2) / variances).sum(axis=1)
     return float(gains.mean())
@@ -167,11 +171,13 @@ def search_least_vulnerability(start: Array, penalty: float) -> tuple[float, Arr
         return vulnerability(variances, penalty), slope
 
     trace = float(start.sum())
+    # Just above 1 / C, and below the start.
+    least = min(1.01, (1 + penalty * float(start.min())) / 2) / penalty
     found = minimize(
         objective,
         start,
         jac=True,
-        bounds=Bounds(1.01 / penalty, np.inf),
+        bounds=Bounds(least, np.inf),
         constraints=LinearConstraint(np.ones((1, len(start))), trace, trace),
         method="SLSQP",
         options={"maxiter": 1000, "ftol": 1e-12},

@@ -85,7 +85,7 @@ def evaluate(
         ]
     table = _make_table(settings, [row for row, _ in count_correct(settings, outcomes, num_classes)])
     diagnostics = pd.DataFrame(list(count_diagnostics(settings, outcomes)))
-    compared = drop_noise_before_gradients(diagnostics, [attack.kind for attack in settings.attacks])
+    compared = drop_noise_before_gradients(diagnostics, [attack.name for attack in settings.attacks])
     table.attrs["warnings"] = find_warnings(compared.assign(row=type(model).__name__))
     for line in table.attrs["warnings"]:
         warnings.warn(line, stacklevel=2)

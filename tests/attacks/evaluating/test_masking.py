@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.attacks.evaluating.evaluation import EvaluatedSplit, count_diagnostics, evaluate_block
-from robustfeatures.attacks.evaluating.settings import PGD, Attack, Evaluation, Noise
+from robustfeatures.attacks.evaluating.settings import PGD, Attack, AutoAttack, Evaluation, Noise
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.experiments.shared.masking import SIGNS, drop_noise_before_gradients, find_warnings
@@ -76,15 +76,15 @@ def diagnose(network: nn.Module, digits: Digits, attacks: tuple[Attack, ...] = A
         EvaluatedSplit(network, InMemory(digits.images), digits.labels, 10), torch.arange(1300, 1450), parameters
     )
     diagnostics = pd.DataFrame(count_diagnostics(parameters, [found]))
-    compared = drop_noise_before_gradients(diagnostics, [attack.kind for attack in attacks])
+    compared = drop_noise_before_gradients(diagnostics, [attack.name for attack in attacks])
     return find_warnings(compared.assign(row="D", seed=0))
 
 
 def test_noise_that_comes_first_silences_no_other_attack() -> None:
     sign = "broken without gradients"
-    diagnostics = pd.DataFrame({"attack": ["noise-20", "autoattack"], "diagnostic": sign, "count": 9, "total": 100})
-    kept = drop_noise_before_gradients(diagnostics, ["noise", "autoattack"])
-    assert list(kept["attack"]) == ["autoattack"]
+    names = ["noise-20", "pgd-10", "autoattack", "noise-50"]
+    diagnostics = pd.DataFrame({"attack": names, "diagnostic": sign, "count": 9, "total": 100})
+    assert list(drop_noise_before_gradients(diagnostics, names)["attack"]) == names[1:]
 
 
 def test_an_honest_network_raises_none(network: Network, digits: Digits) -> None:
@@ -124,6 +124,38 @@ def test_noise_that_no_attack_by_gradient_precedes_is_no_sign(network: Network, 
     assert any(sign in warning for warning in diagnose(masked, digits, (gradients, noise)))
     assert not any(sign in warning for warning in diagnose(masked, digits, (noise,)))
     assert not any(sign in warning for warning in diagnose(masked, digits, (noise, gradients)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "diagnosed"), [(("apgd-ce", "square"), True), (("square", "apgd-ce"), False), (("square",), False)]
+)
+def test_square_is_a_sign_only_after_attacks_by_gradient(
+    network: Network, digits: Digits, parts: tuple[Any, ...], diagnosed: bool
+) -> None:
+    parameters = Evaluation(
+        split="test", norm="l2", attacks=(AutoAttack(kind="autoattack", parts=parts, queries=5),), eps=(0.0, 0.3)
+    )
+    split = EvaluatedSplit(FrozenNetwork(network), InMemory(digits.images), digits.labels, 10)
+    found = evaluate_block(split, torch.arange(1300, 1310), parameters)
+    names = [row["diagnostic"] for row in count_diagnostics(parameters, [found])]
+    assert names == (["broken without gradients"] if diagnosed else [])
+
+
+def test_networks_of_one_row_are_told_apart() -> None:
+    """Pooled, three of 500 images would be no sign."""
+    rows = [
+        {"row": "D", "seed": 0, "eps": 0.5, "attack": "a", "diagnostic": "no gradient", "total": 100} | each
+        for each in (
+            *({"architecture": name, "count": 0} for name in ("vgg16", "resnet18", "resnet50", "densenet121")),
+            {"architecture": "small-cnn", "count": 3},
+        )
+    ]
+    (warning,) = find_warnings(pd.DataFrame(rows))
+    assert warning.startswith("D, small-cnn: gradients may be masked")
+    assert "3 of 100 images" in warning
+    # Rows of other needs do not have the column.
+    (warning,) = find_warnings(pd.DataFrame([{**rows[0], "architecture": None, "count": 5}, *rows[1:4]]))
+    assert warning.startswith("D: gradients may be masked")
 
 
 def test_seeds_are_summed_and_the_worst_radius_is_named() -> None:

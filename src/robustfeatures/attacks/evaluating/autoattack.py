@@ -29,7 +29,8 @@ def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
     """Find which images are robust against all parts at which radii.
 
     Each part attacks the images that the earlier parts did not break. An image that is broken at one radius is not
-    attacked at larger radii. The diagnostic counts the images that only Square breaks, which uses no gradients.
+    attacked at larger radii. The diagnostic counts the images that Square breaks, which uses no gradients, after the
+    parts before it have not. If Square is the first part, there is none.
     Targeted parts try all other classes, nine at most. Targeted APGD needs four classes for its loss; it is skipped if
     there are fewer.
 
@@ -47,10 +48,10 @@ def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
             positions = robust[:, level].nonzero().squeeze(1)
             broken = _find_broken(task, settings, part, eps, positions)
             robust[positions[broken], level:] = False
-            if part == "square" and len(parts) > 1:
+            if part == "square" and part != parts[0]:
                 counts.add(torch.full_like(positions, level), broken)
         task.progress((level + 1) / len(task.radii))
-    return Outcome(robust, {BROKEN_WITHOUT_GRADIENTS: counts.counts} if "square" in parts and len(parts) > 1 else {})
+    return Outcome(robust, {BROKEN_WITHOUT_GRADIENTS: counts.counts} if "square" in parts[1:] else {})
 
 
 def _find_broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, positions: Tensor) -> Tensor:

@@ -24,26 +24,36 @@ SIGNS = {
 }
 # Fewer images than this raise no warning.
 FEWEST = 3
+# The columns of diagnostics that every evaluation has. Further ones tell apart what has one row's name.
+COLUMNS = ("row", "seed", "label_shift", "eps", "attack", "diagnostic", "count", "total")
 
 
-def drop_noise_before_gradients(diagnostics: pd.DataFrame, kinds: Sequence[str]) -> pd.DataFrame:
-    """The diagnostics of one evaluation by attacks of these kinds, without that of noise if noise is the first of them.
+def drop_noise_before_gradients(diagnostics: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """The diagnostics of one evaluation by attacks of these names, without that of noise if noise is the first of them.
 
     Noise that comes first breaks images that no attack by gradient has tried.
     """
-    if len(diagnostics) and kinds[0] == "noise":
-        of_noise = diagnostics["attack"].str.startswith("noise-")
-        return diagnostics[~of_noise | (diagnostics["diagnostic"] != NOISE_AFTER_GRADIENTS)]
+    if len(diagnostics) and names[0].startswith("noise-"):
+        first = diagnostics["attack"] == names[0]
+        return diagnostics[~first | (diagnostics["diagnostic"] != NOISE_AFTER_GRADIENTS)]
     return diagnostics
 
 
 def find_warnings(diagnostics: pd.DataFrame) -> list[str]:
     """One line per row and diagnostic above its limit, at the radius with the largest share, pooled over seeds.
 
-    `diagnostics` has the columns row, seed, eps, attack, diagnostic, count, total.
+    `diagnostics` has the columns row, seed, eps, attack, diagnostic, count, total. Where it has further ones, such as
+    the architecture, a line is for one row and one value of each.
     """
     if not len(diagnostics):
         return []
+    import pandas as pd
+
+    names = diagnostics["row"].astype(str)
+    for column in diagnostics.columns:
+        if column not in COLUMNS:
+            names += diagnostics[column].map(lambda value: "" if pd.isna(value) else f", {value}")
+    diagnostics = diagnostics.assign(row=names)
     keys = ["row", "diagnostic", "attack", "eps"]
     pooled = diagnostics.groupby(keys, sort=False, as_index=False)[["count", "total"]].sum()
     limits = pooled["diagnostic"].map({name: share for name, (share, _) in SIGNS.items()})

@@ -122,8 +122,7 @@ class ViewJob:
                         evaluations[need["artifact"]] = reference["recipe"]
                         rows = add_attack_names(rows, reference["recipe"])
                     elif kind == "diagnostics":
-                        attacks = reference["recipe"]["parameters"]["attacks"]
-                        rows = drop_noise_before_gradients(rows, [attack["kind"] for attack in attacks])
+                        rows = drop_noise_before_gradients(rows, attack_names(reference["recipe"]))
                     frames[kind].append(rows)
         read = {
             kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()
