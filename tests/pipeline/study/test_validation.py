@@ -202,6 +202,7 @@ STUDY_CASES = {
         "training: 'pathway-3' is missing (did you mean 'pathway-",
     ),
     "splits too large": ("test: 0.25", "test: 0.9", "data.test: validation and test leave nothing to train on"),
+    "seeds that meet": ("seeds: [0]", "seeds: [7, 3, 2007]", "seeds: 7 and 2007 differ by 2000, so some of"),
     "seed twice": ("seeds: [0]", "seeds: [0, 0]", "seeds: a seed appears twice"),
     "a name that leaves its folder": (
         "D_rand: {source",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -33,6 +34,9 @@ from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.training.settings import Training
 
 T = TypeVar("T")
+
+# How much further on the seeds are of networks that share no initialisation with the source of the same seed.
+FURTHER_SEEDS = frozenset({1000, 2000})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +228,12 @@ def _check_gates(study: Study) -> None:
 def _check_seeds(study: Study) -> None:
     if len(set(study.seeds)) < len(study.seeds):
         raise UserError("seeds: a seed appears twice")
+    for one, other in combinations(study.seeds, 2):
+        if abs(one - other) in FURTHER_SEEDS:
+            raise UserError(
+                f"seeds: {one} and {other} differ by {abs(one - other)}, so some of their networks begin with the "
+                "same weights; choose others"
+            )
     for identifier, settings in study.experiments.items():
         seeds = settings.get("seeds", study.seeds)
         if (
