@@ -9,6 +9,7 @@ import os
 import pwd
 import secrets
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,20 @@ def name_user(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return str(number)
+
+
+def walk_files(folder: Path) -> Iterator[Path]:
+    """All files below a folder, also through links to folders.
+
+    Each folder is visited once, so links that lead back do no harm.
+    """
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        found = {name: os.path.realpath(Path(place, name)) for name in sorted(folders)}
+        seen.add(os.path.realpath(place))
+        folders[:] = [name for name, real in found.items() if real not in seen]
+        seen.update(found.values())
+        yield from (Path(place, name) for name in sorted(names))
 
 
 def list_files(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from robustfeatures.data import digits
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.data.preparation import draw_splits
 from robustfeatures.data.raw import RawData
-from robustfeatures.data.settings import POOL, Data
+from robustfeatures.data.settings import POOL, Data, KeepClasses
 from robustfeatures.errors import UserError
 
 DIGITS = Data(source="digits", validation=0.15, test=0.25)
@@ -146,6 +146,14 @@ def test_each_split_has_each_class(counts: tuple[int, ...], shares: dict[str, fl
     raw = RawData(np.zeros((len(labels), 1, 2, 2), np.uint8), labels, ("a", "b", "c"))
     with pytest.raises(UserError, match=f"^{expected}"):
         draw_splits({POOL: raw}, Data(source="npz", **shares))
+
+
+def test_a_class_that_an_operation_leaves_out_may_be_rare() -> None:
+    labels = np.repeat(np.arange(3), (200, 200, 4))
+    raw = RawData(np.zeros((404, 1, 2, 2), np.uint8), labels, ("a", "b", "c"))
+    keep = KeepClasses(kind="classes", keep=("a", "b"))
+    parts = draw_splits({POOL: raw}, Data(source="npz", test=0.05, operations=(keep,)))
+    assert np.unique(parts["test"].labels).tolist() == [0, 1]
 
 
 def test_seeds_of_any_size_draw() -> None:

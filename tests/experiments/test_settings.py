@@ -93,9 +93,13 @@ def test_c1_takes_a_size_once(study: Study) -> None:
 
 def test_c8_needs_weights_that_some_adversary_leaves(study: Study) -> None:
     """With p = 0.55 the first feature is worth 0.1; the adversary of 2 eta = 0.4 takes more."""
-    with pytest.raises(UserError, match=r"^experiments\.C8\.training_eps: times eta, .* must be below 2 p - 1"):
+    with pytest.raises(
+        UserError, match=r"^experiments\.C8\.training_eps: 2 eta is a radius of 0\.4, and x1 is worth 2 p - 1"
+    ):
         c8.needs(Pieces(study), c8.Settings(p=0.55))
-    assert len(c8.needs(Pieces(study), c8.Settings(p=0.75))) == len(study.seeds)
+    # Below eta the other features are useful, whatever p is.
+    for fine in (c8.Settings(p=0.75), c8.Settings(p=0.5, training_eps=0.5)):
+        assert len(c8.needs(Pieces(study), fine)) == len(study.seeds)
 
 
 def test_x4_has_the_starts_of_a1_and_the_seeds_of_both(study: Study) -> None:

@@ -176,6 +176,8 @@ def test_b2_robust_features_leave_less_than_chance_for_d(on_d: float, verdict: s
     )
     *_, nothing = b2.claims(results(b2.Settings(grid="any"), evaluations=rows.assign(classes=10)))
     assert nothing.judge()["verdict"] == verdict
+    *_, nothing = b2.claims(results(b2.Settings(grid="any"), evaluations=rows.assign(classes=2)))
+    assert nothing.judge()["verdict"] == "not tested"
 
 
 def test_d_det_of_the_full_study_is_made_with_networks_trained_on_all_of_d() -> None:

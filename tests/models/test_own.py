@@ -261,6 +261,34 @@ class ZeroHead(Convolutional):
         return 2 * torch.tanh(super().forward(images) / 2)
 
 
+class ZeroHeadAndWeights(nn.Module):
+    """The logits read a weight beside the layers, which a folded batch norm changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8 * 256, 10)
+        for parameter in self.head.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.norm(self.convolution(images)) + self.convolution.weight.sum()
+        logits: Tensor = self.head(hidden.flatten(1))
+        return logits
+
+
+class RootScale(nn.Linear):
+    """A learned scale that may not be negative."""
+
+    def __init__(self) -> None:
+        super().__init__(768, 10)
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) * self.scale.sqrt()
+
+
 class ExtraState(Convolutional):
     def get_extra_state(self) -> dict[str, int]:
         return {"steps": 3}
@@ -279,6 +307,7 @@ class Nan(Convolutional):
     [
         (LogSoftmax, None, "more follows the last linear layer than logits; return the module and the name of a layer"),
         (ZeroHead, None, "more follows the last linear layer than logits; return the module and the name of a layer"),
+        (ZeroHeadAndWeights, None, "a frozen copy for attacks gives other logits"),
         (ExtraState, None, "has an extra state, which is not saved with the weights"),
         (Nan, None, "gives NaN or infinite logits"),
         (Convolutional, "pol", r"there is no layer 'pol' \(did you mean 'pool'\?\)"),
@@ -304,6 +333,11 @@ def test_a_head_that_starts_at_zero_stays_there() -> None:
     for parameter in module[3].parameters():
         nn.init.zeros_(parameter)
     assert torch.equal(converted(module)(IMAGES), torch.zeros(4, 10))
+
+
+def test_a_head_with_a_weight_that_may_not_be_drawn() -> None:
+    module = nn.Sequential(nn.Flatten(), RootScale())
+    torch.testing.assert_close(converted(module)(IMAGES), module(IMAGES))
 
 
 def test_log_softmax_is_fine_with_a_named_layer() -> None:

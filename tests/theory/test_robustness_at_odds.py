@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+from robustfeatures.errors import UserError
 from robustfeatures.theory.robustness_at_odds import (
     accuracy,
     averaging_weights,
@@ -17,8 +18,10 @@ from robustfeatures.theory.robustness_at_odds import (
     fit_population_svm,
     fit_standard_svm,
     gated_accuracies,
+    measure,
     robust_accuracy_bound,
 )
+from tests.runs import MemoryRun
 
 P, DIMENSION = 0.95, 100
 ETA = 4 / math.sqrt(DIMENSION)
@@ -133,6 +136,23 @@ def test_with_a_free_norm_a_large_radius_leaves_nothing() -> None:
     assert learned[0] > 0
     learned, _ = fit_adversarial_svm(sample, 0.5, 0.01)
     assert not learned.any()
+
+
+def test_a_measurement_without_such_an_svm_is_one_line() -> None:
+    """Here the loss at unit norm falls along w, although eps is below eta."""
+    with pytest.raises(UserError, match=r"^experiments\.C8\.training_eps: no penalty gives the SVM at 0\.9 eta"):
+        measure(
+            MemoryRun(),
+            seed=0,
+            p=0.55,
+            signal=4.0,
+            dimension=400,
+            examples=100,
+            relative_eps=(0.0, 1.0),
+            training_eps=0.9,
+            mixtures=(0.5,),
+            limits=(1.0,),
+        )
 
 
 def test_theorem_2_1_bounds_all_linear_classifiers() -> None:

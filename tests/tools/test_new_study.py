@@ -254,12 +254,18 @@ def test_a_plan_finds_files_that_have_changed(
         unfold(Config(study="mine"), studies)
 
 
-@pytest.mark.parametrize("harm", ["a link to nothing", "an empty class"])
+@pytest.mark.parametrize("harm", ["a link to nothing", "links in a circle", "an empty class"])
 def test_a_plan_finds_changes_beside_what_it_cannot_read(studies: Path, tmp_path: Path, harm: str) -> None:
     folder = images(tmp_path / "grey", 2, 12, (16, 16))
     list(write_study("mine", folder, studies))
     if harm == "a link to nothing":
         (folder / ".lock").symlink_to("gone")
+        message = r"mine\.yaml: data\.sha256: .*grey has the SHA-256 \w+, not"
+    elif harm == "links in a circle":
+        for label in range(2):
+            (folder / f"class {label}" / "up").symlink_to("..")
+            (folder / f"class {label}" / "itself").symlink_to("itself")
+        assert "not read: 2 other files" in "".join(write_study("again", folder, studies))
         message = r"mine\.yaml: data\.sha256: .*grey has the SHA-256 \w+, not"
     else:
         (folder / "class 2").mkdir()
@@ -277,7 +283,7 @@ def test_a_plan_needs_images_to_train_on(studies: Path, tmp_path: Path) -> None:
     images(split / "test", 2, 12, (16, 16))
     digests = [compute_digest(Data(source="folder", path=str(each))) for each in (whole, split)]
     path.write_text(path.read_text().replace(str(whole), str(split)).replace(*digests))
-    with pytest.raises(UserError, match=r"mine\.yaml: data\.path: .*other has no images to train on, only test$"):
+    with pytest.raises(UserError, match=r"mine\.yaml: data: has no images to train on, only test$"):
         unfold(Config(study="mine"), studies)
 
 

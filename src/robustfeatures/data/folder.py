@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from robustfeatures.data.listing import Listing, list_images
 from robustfeatures.data.operations import crop_square
@@ -37,8 +37,16 @@ WITH_TRANSPARENT_COLOURS = {"1": "LA", "L": "LA", "P": "PA", "RGB": "RGBA"}
 # Formats whose files may have several images. JPEG is not among them: a telephone's JPEG may have other versions of the
 # same photograph.
 MULTI_IMAGE_FORMATS = frozenset({"PNG", "TIFF", "WEBP"})
-# The orientations in which a camera stores a photograph lying on its side.
-ON_ITS_SIDE = frozenset({5, 6, 7, 8})
+# How to turn a photograph upright, by the orientation in its EXIF data. The last four lie on their side.
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 # At most the processors that this job may use; on a cluster these are fewer than the machine has.
 THREADS = min(16, len(os.sched_getaffinity(0)))
 
@@ -77,7 +85,7 @@ def _hash(path: Path) -> FileFacts:
     return FileFacts(hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def _inspect(path: Path, *, decode: bool = True) -> FileFacts:
+def _inspect(path: Path, *, decode: bool = True, upright: bool = True) -> FileFacts:
     content = path.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     try:
@@ -89,7 +97,8 @@ def _inspect(path: Path, *, decode: bool = True) -> FileFacts:
                 return FileFacts(sha256, problem=f"holds {count} images")
             if decode:
                 image.load()
-            width, height = _upright_size(image)
+            lies = upright and _find_orientation(image) >= 5
+            width, height = image.size[::-1] if lies else image.size
             mode = WITH_TRANSPARENT_COLOURS.get(image.mode, image.mode) if "transparency" in image.info else image.mode
             return FileFacts(sha256, f"{mode} with 16 bits" if deep else mode, width, height)
     except MemoryError:
@@ -101,13 +110,17 @@ def _inspect(path: Path, *, decode: bool = True) -> FileFacts:
         return FileFacts(sha256, problem=str(error) or type(error).__name__)
 
 
-def _upright_size(image: Image.Image) -> tuple[int, int]:
-    """(width, height) of an image in the orientation of its EXIF data, as `_decode` returns it."""
-    width, height = image.size
-    # Pillow turns TIFF itself. To look for the EXIF data of a PNG it may decode the image.
-    known = image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
-    turned = known and image.getexif().get(ExifTags.Base.Orientation) in ON_ITS_SIDE
-    return (height, width) if turned else (width, height)
+def _find_orientation(image: Image.Image) -> int:
+    """The orientation in the EXIF data of an image, 1 to 8; 1 if there is none."""
+    # Pillow turns TIFF itself. In a PNG without the data it would look further, and decode the image.
+    if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
+        return 1
+    try:
+        found = image.getexif().get(ExifTags.Base.Orientation)
+    # Cameras write all kinds of data.
+    except Exception:
+        return 1
+    return found if found in TURNS else 1
 
 
 def _inspect_all(root: Path, files: Sequence[str], inspect: Callable[[Path], FileFacts]) -> list[FileFacts]:
@@ -137,13 +150,15 @@ def read_images(
 ) -> dict[str, RawData]:
     """Each listing's images as uint8 (N, C, H, W). All files are checked at once; images are decoded on access.
 
-    With `convert` all images become RGB.
+    Photographs are turned upright by their EXIF data. With `convert`, for published sets, they are not, and all images
+    become RGB.
 
     Raises:
         UserError: as `load` does.
     """
     root = require_path(parameters)
-    inspected = {split: _inspect_all(root, listing.files, _inspect) for split, listing in listings.items()}
+    inspect = partial(_inspect, upright=not convert)
+    inspected = {split: _inspect_all(root, listing.files, inspect) for split, listing in listings.items()}
     facts = {
         file: fact
         for split, listing in listings.items()
@@ -157,7 +172,8 @@ def read_images(
     result: dict[str, RawData] = {}
     for split, listing in listings.items():
         rows = [row for row, fact in enumerate(inspected[split]) if fact.problem is None]
-        images = ImageFiles(root, tuple(listing.files[row] for row in rows), mode, height, width, parameters.size)
+        files = tuple(listing.files[row] for row in rows)
+        images = ImageFiles(root, files, mode, height, width, parameters.size, upright=not convert)
         result[split] = RawData(images, listing.labels[rows], class_names, listing.names(rows))
     return result
 
@@ -226,6 +242,7 @@ class ImageFiles:
 
     mode: "L" (C = 1) or "RGB" (C = 3).
     size: the side of the square that each image is resized and cropped to, or None.
+    upright: whether photographs are turned by their EXIF data.
     """
 
     root: Path
@@ -234,6 +251,7 @@ class ImageFiles:
     height: int
     width: int
     size: int | None
+    upright: bool
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -251,14 +269,16 @@ class ImageFiles:
         return images
 
     def _decode_all(self, pool: ThreadPoolExecutor, rows: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
-        return pool.map(partial(_decode, mode=self.mode, size=self.size), [self.root / self.files[row] for row in rows])
+        decode = partial(_decode, mode=self.mode, size=self.size, upright=self.upright)
+        return pool.map(decode, [self.root / self.files[row] for row in rows])
 
 
-def _decode(path: Path, mode: str, size: int | None) -> NDArray[np.uint8]:
-    """One image, (C, H, W), upright by the orientation in its EXIF data."""
+def _decode(path: Path, mode: str, size: int | None, *, upright: bool) -> NDArray[np.uint8]:
+    """One image, (C, H, W)."""
     with Image.open(path, formats=FORMATS) as opened:
-        # Pillow turns TIFF when it loads it; before, it would be turned twice.
-        opened.load()
-        image = ImageOps.exif_transpose(opened).convert(mode)
+        image = opened.convert(mode)
+        orientation = _find_orientation(opened) if upright else 1
+    if orientation in TURNS:
+        image = image.transpose(TURNS[orientation])
     pixels = np.asarray(image if size is None else crop_square(image, size))
     return pixels[None] if mode == "L" else pixels.transpose(2, 0, 1)

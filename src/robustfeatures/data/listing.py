@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robustfeatures.data.own_files import SPLIT_NAMES, require_path
 from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
+from robustfeatures.files import walk_files
 
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
@@ -97,11 +98,8 @@ def _check_link(entry: os.DirEntry[str]) -> os.DirEntry[str]:
 def describe_unread(root: Path, listings: Mapping[str, Listing]) -> str:
     """How many visible files of a folder are no image of a listing, and the first of them; empty if there are none."""
     read = {root / file for listing in listings.values() for file in listing.files}
-    unread = []
-    for folder, folders, names in os.walk(root, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        visible = (Path(folder, name) for name in sorted(names) if not name.startswith("."))
-        unread += [path for path in visible if path not in read]
+    visible = (path for path in walk_files(root) if not any(part[0] == "." for part in path.relative_to(root).parts))
+    unread = [path for path in visible if path not in read]
     if not unread:
         return ""
     return (

@@ -75,7 +75,8 @@ def draw_splits(raw: dict[str, RawData], parameters: Data) -> dict[str, Part]:
             raise UserError(f"data.{name}: the source {parameters.source!r} has no images to train on")
         count = _count_images(share, len(whole.labels))
         parts["train"], parts[name] = _draw(parts["train"], count, parameters.split_seed)
-        for drawn in (name, "train"):
+        # An operation may leave out or merge the class; it checks what is left.
+        for drawn in () if parameters.operations else (name, "train"):
             _check_classes(parts[drawn], whole, f"data.{name}: {share:g}", drawn)
     return parts
 

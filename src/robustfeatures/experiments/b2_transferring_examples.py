@@ -111,7 +111,7 @@ def claims(results: Results) -> list[Claim]:
 
     Robust features push the accuracy on D below chance, because no label of D_det is true. A network without non-robust
     features gives the true class as often as any other class that is not t(y). So it is right on D in
-    (100 - accuracy on D_shift) / (C - 1) percent.
+    (100 - accuracy on D_shift) / (C - 1) percent. With two classes there is no other class, and nothing to test.
     """
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.summaries import select_by_seed
@@ -123,6 +123,7 @@ def claims(results: Results) -> list[Claim]:
         return select_by_seed(rows, row=row, test_set=test_set)
 
     yes, no = SETS
+    classes = rows["classes"].iloc[0]
     return [
         Claim(
             "A model trained on the examples that transfer generalises to D rather than to D_shift",
@@ -147,7 +148,7 @@ def claims(results: Results) -> list[Claim]:
             "as another wrong one, within 5 points)",
             "two-pathways-2021, Section 3, Claim 1",
             "not transferring: share of another wrong class minus accuracy on D",
-            list((100 - on(no, "D_shift")) / (rows["classes"].iloc[0] - 1) - on(no, "D")),
+            list((100 - on(no, "D_shift")) / (classes - 1) - on(no, "D")) if classes > 2 else [],
             -5.0,
         ),
     ]

@@ -62,12 +62,13 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One measurement per seed, which draws the sample of the SVMs.
 
     Raises:
-        UserError: the adversary of the SVM is so strong that its best weights are 0.
+        UserError: the adversary of the SVM takes more than each feature is worth, so that its best weights are 0.
     """
-    if settings.training_eps * settings.signal / settings.dimension**0.5 >= 2 * settings.p - 1:
+    radius, worth = settings.training_eps * settings.signal / settings.dimension**0.5, 2 * settings.p - 1
+    if settings.training_eps >= 1 and radius >= worth:
         raise UserError(
-            "experiments.C8.training_eps: times eta, signal / sqrt(dimension), it must be below 2 p - 1, or the best "
-            "robust SVM has the weights 0"
+            f"experiments.C8.training_eps: {settings.training_eps:g} eta is a radius of {radius:.3g}, and x1 is worth "
+            f"2 p - 1 = {worth:.3g}; the best robust SVM would have the weights 0; choose a smaller one"
         )
     return [
         Need(

@@ -104,15 +104,15 @@ def to_network(
         else:
             features, head = _split_at_layer(module, layer, images)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from None
+        raise UserError(f"{where}: {str(error).removeprefix(f'{where}: ')}") from None
     network = OwnNetwork(features, head, image_shape[0])  # type: ignore[arg-type]  # any module that gives logits
     with _drawn_weights(drawn):
         found = _compute_logits(network, images, num_classes, where)
-    if not torch.allclose(found, logits, rtol=1e-4, atol=1e-5):
-        raise UserError(
-            f"{where}: more follows the last linear layer than logits; return the module and the name of a layer"
-        )
-    _check_frozen(network, images, num_classes, where)
+        if not torch.allclose(found, logits, rtol=1e-4, atol=1e-5):
+            raise UserError(
+                f"{where}: more follows the last linear layer than logits; return the module and the name of a layer"
+            )
+        _check_frozen(network, images, num_classes, where)
     network.original_names = {
         names[id(tensor)]: ours for ours, tensor in network.state_dict(keep_vars=True).items() if id(tensor) in names
     }
@@ -121,11 +121,11 @@ def to_network(
 
 @contextmanager
 def _drawn_weights(layer: nn.Module | None) -> Iterator[None]:
-    """Draw the weights of a layer, always the same; restore them on exit.
+    """Draw those weights of a layer that are all 0, always the same; restore them on exit.
 
     A head that starts at zero would hide what follows it.
     """
-    parameters = [] if layer is None else list(layer.parameters())
+    parameters = [] if layer is None else [parameter for parameter in layer.parameters() if not parameter.any()]
     kept = [parameter.detach().clone() for parameter in parameters]
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

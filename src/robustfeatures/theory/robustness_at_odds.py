@@ -30,6 +30,7 @@ from scipy.stats import norm
 from sklearn.svm import LinearSVC
 
 from robustfeatures.engine.randomness import make_generator
+from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -206,12 +207,17 @@ def measure(
     eta is `signal` / sqrt(d); `relative_eps` and `training_eps` are radii in units of eta. Columns classifier, source
     ("distribution", "sample", "exact"), parameter (training radius in units of eta, angle / 90 degrees, or gate), eps,
     clean and robust (shares, exact on the distribution), first_weight (share of x1 in a w of unit norm).
+
+    Raises:
+        UserError: the adversarial SVM of `training_eps` has no weights of unit norm.
     """
     eta = signal / float(np.sqrt(dimension))
     signed = draw_examples(make_generator(seed, "sample"), examples, dimension, p=p, eta=eta)
     found: list[tuple[str, str, float, Array]] = [("averaging", "exact", 0.0, averaging_weights(dimension))]
     for name, radius in (("standard SVM", 0.0), ("adversarial SVM", training_eps)):
         weights, penalty = fit_population_svm(dimension, radius * eta, p=p, eta=eta)
+        if penalty <= 0:
+            raise UserError(f"experiments.C8.training_eps: no penalty gives the SVM at {radius:g} eta a norm of 1")
         found.append((name, "distribution", radius, weights))
         run.progress(len(found), 5)
         learned = (

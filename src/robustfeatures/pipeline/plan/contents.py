@@ -12,12 +12,12 @@ from pathlib import Path
 
 from robustfeatures.data.own_files import SPLIT_NAMES
 from robustfeatures.data.registry import find_source
-from robustfeatures.data.settings import POOL, Data, KeepClasses, KeepListed, MergeClasses, Relabel, Subset
+from robustfeatures.data.settings import Data, KeepClasses, KeepListed, MergeClasses, Relabel, Subset
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.files import hash_file
 from robustfeatures.models.settings import Pretrained
-from robustfeatures.pipeline.plan.sizes import count_own_images, data_size
+from robustfeatures.pipeline.plan.sizes import data_size
 from robustfeatures.pipeline.store.verified import State, digest_once, read_state, recall_digest
 
 # More bytes are not read by a plan, which is to take a second.
@@ -30,9 +30,9 @@ def check_contents(data: Data, where: str) -> None:
     """Check the digest of the user's own files, and the classes and operations of the data set in the field `where`.
 
     Raises:
-        UserError: a SHA-256 is missing, or a file has another one than the study says; the files have a wrong layout,
-            or the study's own data no images to train on; an operation names a class that is not there, fewer than two
-            classes are left, or a subset has more samples than its split.
+        UserError: a SHA-256 is missing, or a file has another one than the study says; the files have a wrong layout;
+            an operation names a class that is not there, fewer than two classes are left, or a subset has more samples
+            than its split.
     """
     for each, place in data.iterate_fields(where):
         source = find_source(each.source)
@@ -43,9 +43,6 @@ def check_contents(data: Data, where: str) -> None:
             if isinstance(operation, KeepListed):
                 path = Path(operation.path)
                 _check_digest(path, operation.sha256, partial(hash_file, path), f"{place}.operations.{number}")
-    images = count_own_images(data)
-    if where == "data" and images is not None and not {"train", POOL} & images.keys():
-        raise UserError(f"{where}.path: {data.path} has no images to train on, only {' and '.join(images)}")
     classes = _list_classes(data)
     for number, operation in enumerate(data.operations):
         place = f"{where}.operations.{number}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robustfeatures.data.settings import Data
 from robustfeatures.errors import UserError, join_words, suggest
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.experiments.experiment import Experiment
@@ -16,11 +17,12 @@ from robustfeatures.pipeline.plan.gates import check_all_used, find_gates
 from robustfeatures.pipeline.plan.lacking import ask
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe, find_architecture
-from robustfeatures.pipeline.plan.sizes import original_data_size
+from robustfeatures.pipeline.plan.sizes import original_data, original_data_size
 from robustfeatures.pipeline.plan.view import Part, View, make_views
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.study import Study, find_study, make_study
+from robustfeatures.training.settings import Model
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,29 @@ def _place(identifier: str) -> tuple[str, int, str]:
 
 
 def _check_model(study: Study, recipe: Recipe) -> None:
-    """Check that the network of a recipe suits its images, where their size is known."""
+    """Check that the network of a recipe suits its images, and that there are some to train on, where this is known.
+
+    Raises:
+        UserError: the images are too small, or have other channels; or there are none.
+    """
     architecture = find_architecture(recipe.parameters)
     if architecture is None:
         return
     size = original_data_size(recipe)
     if size is not None:
+        if isinstance(recipe.parameters, Model) and not size.images.get("train"):
+            others = " and ".join(split for split, count in size.images.items() if count)
+            raise UserError(f"{_name_data(study, recipe)}: has no images to train on, only {others}")
         where = next(where for where, one in study.all_architectures().items() if one == architecture)
         find_network(architecture.name).check_images(size.shape, where)
+
+
+def _name_data(study: Study, recipe: Recipe) -> str:
+    """The name in the study of the original data set that a recipe builds on, or of the one that it is drawn from."""
+    original = original_data(recipe).parameters
+    assert isinstance(original, Data)
+    found = (original.source, original.path)
+    return next(name for name, data in study.all_data().items() if (data.source, data.path) == found)
 
 
 def _parts(pieces: Pieces, identifiers: Iterable[str]) -> dict[str, Part]:

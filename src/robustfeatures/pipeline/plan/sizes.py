@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from robustfeatures.pipeline.plan.recipe import Recipe
 
 
-def original_data_size(recipe: Recipe) -> Size | None:
-    """The size of the original data set that a recipe builds on; None if its files cannot be counted."""
+def original_data(recipe: Recipe) -> Recipe:
+    """The original data set that a recipe builds on."""
     while not isinstance(recipe.parameters, Data):
         recipe = recipe.inputs["data"]
-    return _recipe_size(recipe)
+    return recipe
+
+
+def original_data_size(recipe: Recipe) -> Size | None:
+    """The size of the original data set that a recipe builds on; None if its files cannot be counted."""
+    return _recipe_size(original_data(recipe))
 
 
 # Counted once for each data set, because many recipes build on it and a folder may hold a million names.
@@ -99,12 +104,6 @@ def _source_size(data: Data) -> Size | None:
     if isinstance(size, Size):
         return size
     return None if data.path is None else _count_files(size, Path(data.path))
-
-
-def count_own_images(data: Data) -> Mapping[str, int] | None:
-    """The number of images of each split, or of the pool, of the user's own files; None if they cannot be counted."""
-    size = None if data.path is None else _source_size(data)
-    return None if size is None else size.images
 
 
 @cache

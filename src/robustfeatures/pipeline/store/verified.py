@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robustfeatures.errors import UserError
-from robustfeatures.files import hash_file
+from robustfeatures.files import hash_file, walk_files
 
 TABLE = "CREATE TABLE IF NOT EXISTS verified (version TEXT PRIMARY KEY, sha256 TEXT)"
 
@@ -30,22 +30,19 @@ def read_state(path: Path) -> State:
     """The state of a file or folder, without reading any content.
 
     Raises:
-        OSError: a file cannot be looked at.
+        OSError: the path cannot be looked at.
     """
     if not path.is_dir():
         return _file_state(path)
     size, lines = 0, hashlib.sha256()
-    for folder, folders, names in os.walk(path, followlinks=True):
-        folders.sort()
-        for name in sorted(names):
-            file = Path(folder, name)
-            try:
-                state = _file_state(file)
-            except FileNotFoundError:
-                # A link to nothing. If it is in place of an image, whoever reads the images says so.
-                continue
-            size += state.size
-            lines.update(f"{file}\0{state.version}\0".encode(errors="surrogateescape"))
+    for file in walk_files(path):
+        try:
+            state = _file_state(file)
+        except OSError:
+            # A link to nothing. If it is in place of an image, whoever reads the images says so.
+            continue
+        size += state.size
+        lines.update(f"{file}\0{state.version}\0".encode(errors="surrogateescape"))
     return State(lines.hexdigest(), size)
 
 

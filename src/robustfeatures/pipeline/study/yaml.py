@@ -74,6 +74,8 @@ def _check_names(node: yaml.MappingNode) -> None:
     for key, _ in node.value:
         if key.tag == "tag:yaml.org,2002:merge":
             continue
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.MarkedYAMLError(problem="a name is a list or a mapping", problem_mark=key.start_mark)
         if key.value in seen:
             raise yaml.MarkedYAMLError(problem=f"{key.value!r} appears twice", problem_mark=node.start_mark)
         is_number = key.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "!fraction")
