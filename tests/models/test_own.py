@@ -267,6 +267,7 @@ class ZeroHeadAndWeights(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(3, 8, 3, padding=1)
+        nn.init.constant_(self.convolution.weight, 0.1)
         self.norm = nn.BatchNorm2d(8)
         self.head = nn.Linear(8 * 256, 10)
         for parameter in self.head.parameters():

@@ -30,8 +30,8 @@ _Loader.add_implicit_resolver("!fraction", re.compile(r"^\d+/\d+$"), list("01234
 _Loader.add_constructor("!fraction", _Loader.construct_fraction)
 
 
-# Names that YAML reads as something else: `yes` as true, `~` as null, 010 as 8.
-NO_TEXT = re.compile("tag:yaml.org,2002:(bool|null|timestamp)")
+# Names that YAML reads as something else: `yes` as true, 010 as 8.
+NO_TEXT = re.compile("tag:yaml.org,2002:(bool|timestamp)")
 PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 
 # Far more values than any study has. With aliases of aliases ten lines can stand for billions.
@@ -72,10 +72,9 @@ def _check_names(node: yaml.MappingNode) -> None:
     """Check that no name appears twice, and that each is text or a number as it is written."""
     seen = set()
     for key, _ in node.value:
-        if key.tag == "tag:yaml.org,2002:merge":
+        # The loader refuses lists and mappings as names.
+        if key.tag == "tag:yaml.org,2002:merge" or not isinstance(key, yaml.ScalarNode):
             continue
-        if not isinstance(key, yaml.ScalarNode):
-            raise yaml.MarkedYAMLError(problem="a name is a list or a mapping", problem_mark=key.start_mark)
         if key.value in seen:
             raise yaml.MarkedYAMLError(problem=f"{key.value!r} appears twice", problem_mark=node.start_mark)
         is_number = key.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "!fraction")
