@@ -81,7 +81,8 @@ def test_a3_correlates_what_architectures_learn_with_how_often_they_are_fooled()
     # An attack that fools the source nowhere in one seed has no rate there; the mean is over the other seeds.
     assert targeted["value"] == pytest.approx(found.statistic, abs=1e-4)
     constant = replace(given, measurements=given.measurements.assign(transferred=0))
-    assert [claim.judge()["verdict"] for claim in a3.claims(constant)] == ["undecided"] * 2
+    judged = [claim.judge() for claim in a3.claims(constant)]
+    assert [(row["value"], row["verdict"]) for row in judged] == [(0.0, "undecided")] * 2
     assert a3.figure(constant).get_axes()
     table = a3.table(given)
     assert len(table) == 2 * 25

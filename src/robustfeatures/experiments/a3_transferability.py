@@ -134,7 +134,7 @@ def claims(results: Results) -> list[Claim]:
     """Accuracy on D after training on D_det predicts the transfer rate.
 
     The interval is over architectures (Fisher's z), on means over seeds: more seeds are not more architectures. With
-    fewer than five clusters of accuracies the claim is not tested.
+    fewer than five clusters of accuracies the claim is not tested. If accuracies or rates are constant, r counts as 0.
     """
     from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.summaries import FEWEST_CLUSTERS, correlation, count_clusters
@@ -151,7 +151,7 @@ def claims(results: Results) -> list[Claim]:
                 "Architectures that learn more from D_det are fooled by more transferred examples",
                 where,
                 f"Pearson's r over architectures of transfer rate ({attack}) and accuracy on D when trained on D_det",
-                [] if r is None else [r.value],
+                [] if r is None else [0.0 if math.isnan(r.value) else r.value],
                 setting=f"{attack} examples",
                 over_architectures=(r.low, r.high) if r is not None and tested else (math.nan, math.nan),
             )
