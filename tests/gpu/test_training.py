@@ -17,8 +17,8 @@ from tests.training.test_loop import (
     test_a_training_stopped_at_any_step_goes_on_bit_for_bit,
     test_adversarial_training_raises_robust_accuracy,
     test_no_gradient_takes_memory_between_two_steps,
-    test_optimisers_are_torchs,
 )
+from tests.training.test_optimiser import test_optimisers_are_torchs
 from tests.training.test_probes import (
     data,
     other,
