@@ -23,6 +23,7 @@ from tests.training.test_probes import (
     data,
     other,
     probed,
+    simple,
     test_no_draw_of_the_training_moves,
     test_weights_are_the_same_to_the_bit,
 )
