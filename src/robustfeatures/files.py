@@ -115,12 +115,11 @@ def walk_files(folder: Path) -> Iterator[Path]:
 
     Each folder is visited once, so links that lead back do no harm.
     """
-    seen: set[str] = set()
+    seen = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, followlinks=True):
-        found = {name: os.path.realpath(Path(place, name)) for name in sorted(folders)}
-        seen.add(os.path.realpath(place))
-        folders[:] = [name for name, real in found.items() if real not in seen]
-        seen.update(found.values())
+        below = {os.path.realpath(Path(place, name)): name for name in sorted(folders, reverse=True)}
+        folders[:] = sorted(name for real, name in below.items() if real not in seen)
+        seen.update(below)
         yield from (Path(place, name) for name in sorted(names))
 
 

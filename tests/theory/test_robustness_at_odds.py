@@ -140,7 +140,7 @@ def test_with_a_free_norm_a_large_radius_leaves_nothing() -> None:
 
 def test_a_measurement_without_such_an_svm_is_one_line() -> None:
     """Here the loss at unit norm falls along w, although eps is below eta."""
-    with pytest.raises(UserError, match=r"^experiments\.C8\.training_eps: no penalty gives the SVM at 0\.9 eta"):
+    with pytest.raises(UserError, match=r"^training_eps: no penalty gives the SVM at 0\.9 eta"):
         measure(
             MemoryRun(),
             seed=0,

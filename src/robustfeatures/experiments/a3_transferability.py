@@ -137,13 +137,17 @@ def claims(results: Results) -> list[Claim]:
     fewer than five clusters of accuracies the claim is not tested. If accuracies or rates are constant, r counts as 0.
     """
     from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import FEWEST_CLUSTERS, correlation, count_clusters
+    from robustfeatures.experiments.shared.summaries import (
+        FEWEST_CLUSTERS,
+        average_architectures,
+        correlation,
+        count_clusters,
+    )
 
     beside = _rates_of_own_network(results)
     found = []
     for attack, where in zip(ATTACKS, (SECTION, APPENDIX), strict=True):
-        rows = beside[beside["attack"] == attack]
-        means = rows.groupby("target")[["accuracy", "transfer_rate"]].mean().dropna()
+        means = average_architectures(beside[beside["attack"] == attack])
         r = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist()) if len(means) > 1 else None
         tested = r is not None and count_clusters(means["accuracy"]) >= FEWEST_CLUSTERS
         found.append(

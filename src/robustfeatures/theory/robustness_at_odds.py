@@ -217,7 +217,7 @@ def measure(
     for name, radius in (("standard SVM", 0.0), ("adversarial SVM", training_eps)):
         weights, penalty = fit_population_svm(dimension, radius * eta, p=p, eta=eta)
         if penalty <= 0:
-            raise UserError(f"experiments.C8.training_eps: no penalty gives the SVM at {radius:g} eta a norm of 1")
+            raise UserError(f"training_eps: no penalty gives the SVM at {radius:g} eta a norm of 1")
         found.append((name, "distribution", radius, weights))
         run.progress(len(found), 5)
         learned = (

@@ -52,7 +52,7 @@ def find_warnings(diagnostics: pd.DataFrame) -> list[str]:
     names = diagnostics["row"].astype(str)
     for column in diagnostics.columns:
         if column not in COLUMNS:
-            names += diagnostics[column].map(lambda value: "" if pd.isna(value) else f", {value}")
+            names = names + diagnostics[column].map(lambda value: "" if pd.isna(value) else f", {value}")
     diagnostics = diagnostics.assign(row=names)
     keys = ["row", "diagnostic", "attack", "eps"]
     pooled = diagnostics.groupby(keys, sort=False, as_index=False)[["count", "total"]].sum()

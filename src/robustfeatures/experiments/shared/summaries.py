@@ -104,6 +104,11 @@ def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
     return Correlation(float(found.statistic), float(ends[0]), float(ends[1]), float(found.pvalue), len(x))
 
 
+def average_architectures(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds of `accuracy` and `transfer_rate`, by `target`; without targets that have no rate."""
+    return rows.groupby("target")[["accuracy", "transfer_rate"]].mean().dropna()
+
+
 def count_clusters(values: ArrayLike) -> int:
     """How many groups the values form, which more than a tenth of their range separates from one another."""
     gaps = np.diff(np.sort(np.asarray(values, dtype=float)))

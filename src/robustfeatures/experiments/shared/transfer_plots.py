@@ -20,7 +20,12 @@ from robustfeatures.experiments.shared.plots.style import (
     label_horizontal,
     legend_above,
 )
-from robustfeatures.experiments.shared.summaries import FEWEST_CLUSTERS, correlation, count_clusters
+from robustfeatures.experiments.shared.summaries import (
+    FEWEST_CLUSTERS,
+    average_architectures,
+    correlation,
+    count_clusters,
+)
 
 
 def plot_matrices_and_lines(rates: pd.DataFrame, beside: pd.DataFrame, *, attacks: Sequence[str]) -> Figure:
@@ -69,7 +74,7 @@ def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
         }
         axes.plot(seeds["accuracy"], seeds["transfer_rate"], markersize=2.5, alpha=0.6, **style)
         axes.plot(seeds["accuracy"].mean(), seeds["transfer_rate"].mean(), markersize=7, label=str(name), **style)
-    means = beside.groupby("target")[["accuracy", "transfer_rate"]].mean().dropna()
+    means = average_architectures(beside)
     if len(means) > 2 and means.nunique().min() > 1:
         found = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist())
         axes.set_title(f"r = {found.value:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})", fontsize=TEXT)

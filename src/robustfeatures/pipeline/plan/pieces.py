@@ -17,7 +17,7 @@ from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.checks import check_attacks, check_eps, has_split
 from robustfeatures.pipeline.study.grids import Cell
 from robustfeatures.pipeline.study.parameters import Measurement, Parameters
-from robustfeatures.pipeline.study.study import DerivedSet, Robustness, Study
+from robustfeatures.pipeline.study.study import FURTHER_SEEDS, DerivedSet, Robustness, Study
 from robustfeatures.training.settings import Model, Probe, Training
 
 T = TypeVar("T")
@@ -103,6 +103,8 @@ class Pieces:
             if seed_offset:
                 raise UserError(f"models.{training}: trained elsewhere, so there is no second network of its kind")
             return found
+        # The seeds of a study are checked to lie apart by other distances than these.
+        assert seed_offset in {0, *FURTHER_SEEDS}
         parameters = Model(
             architecture=self.architecture(architecture),
             training=self.training(training) if isinstance(training, str) else training,
