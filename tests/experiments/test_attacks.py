@@ -35,7 +35,7 @@ def test_a5_tries_step_sizes_that_reach_as_far_with_any_number_of_steps() -> Non
 
 
 def test_a5_needs_the_studys_radius(pieces: Pieces) -> None:
-    needs = a5.needs(pieces, a5.Settings())
+    needs = a5.needs(pieces, a5.Settings(starts=("noise",)))
     assert [need.columns["steps"] for need in needs] == [0, *a5.Settings().steps, 1000]
     with pytest.raises(UserError, match=r"^robustness\.eps: 0\.3 is missing"):
         a5.needs(pieces, a5.Settings(eps=0.3))
@@ -51,21 +51,47 @@ def test_a5_judges_the_least_over_attacks() -> None:
     accuracy[a5.SEARCH, 1000] = 48.5
     rows = pd.DataFrame(
         [
-            {"row": row, "seed": seed, "steps": steps, "eps": 0.25, "accuracy": value + seed}
-            for (row, steps), value in accuracy.items()
+            {"row": "D_R-noise", "under": under, "seed": seed, "steps": steps, "eps": 0.25, "accuracy": value + seed}
+            for (under, steps), value in accuracy.items()
             for seed in (0, 1)
         ]
     )
-    given = make_results(a5.Settings(steps=(1, 50, 100)), rows)
+    settings = a5.Settings(starts=("noise",), steps=(1, 50, 100))
+    given = make_results(settings, rows)
     dropped, plateau, search = a5.claims(given)
     assert list(dropped.values) == [-1.5, -1.5]
     assert list(plateau.values) == [-0.5, -0.5]
     assert list(search.values) == [-0.5, -0.5]
     # An attack by CW that finds less reaches another plateau.
-    weak = rows.assign(accuracy=rows["accuracy"] + 10.0 * (rows["row"] == a5.SEARCH))
-    assert a5.claims(make_results(a5.Settings(steps=(1, 50, 100)), weak))[2].judge()["verdict"] == "contradicted"
+    weak = rows.assign(accuracy=rows["accuracy"] + 10.0 * (rows["under"] == a5.SEARCH))
+    assert a5.claims(make_results(settings, weak))[2].judge()["verdict"] == "contradicted"
     assert [claim.judge()["verdict"] for claim in (dropped, plateau, search)] == ["held"] * 3
     assert list(a5.table(given)["accuracy"]) == [50.5, 70.5, 50.0, 49.5, 49.0]
+
+
+def test_a5_judges_each_start_by_its_own_rows(pieces: Pieces) -> None:
+    both = a5.needs(pieces, a5.Settings())
+    sets = {start: a5.needs(pieces, a5.Settings(starts=(start,))) for start in ("images", "noise")}
+    models = {name: {need.recipe.inputs["model"] for need in needs} for name, needs in sets.items()}
+    assert {need.row for need in both} == {"D_R-images", "D_R-noise"}
+    assert {need.recipe.inputs["model"] for need in both} == models["images"] | models["noise"]
+    assert not models["images"] & models["noise"]
+    rows = pd.DataFrame(
+        [
+            {"row": row, "under": under, "seed": 0, "steps": steps, "eps": 0.25, "accuracy": value}
+            for row, drop in (("D_R-images", 0.0), ("D_R-noise", 5.0))
+            for under, steps, value in ((a5.STUDY, 0, 50.0), (a5.SWEEP, 50, 50.0), (a5.SWEEP, 100, 50.0 - drop))
+        ]
+        + [
+            {"row": row, "under": a5.SEARCH, "seed": 0, "steps": 1000, "eps": 0.25, "accuracy": 50.0}
+            for row in ("D_R-images", "D_R-noise")
+        ]
+    )
+    claims = a5.claims(make_results(a5.Settings(steps=(1, 50, 100)), rows))
+    assert [(claim.setting, list(claim.values)) for claim in claims] == [
+        *(("from images", [value]) for value in (0.0, 0.0, 0.0)),
+        *(("from noise", [value]) for value in (-5.0, -5.0, -5.0)),
+    ]
 
 
 def test_x3_asks_for_the_studys_attacks_first_and_for_none_twice(pieces: Pieces) -> None:
