@@ -82,6 +82,7 @@ def test_the_module_is_left_as_it_was(plain: Plain, pair: tuple[Tensor, Tensor])
         (torch.full((2, 1, 8, 8), torch.nan), "values from nan"),
         (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "type uint8; give float32 in 0 to 1"),
         (torch.rand(2, 1, 8, 8).half(), "type float16; give float32 in 0 to 1"),
+        (torch.rand(2, 1, 8, 8).bfloat16(), "type bfloat16; give float32 in 0 to 1"),
         (torch.full((2, 1, 8, 8), 1.0000002), r"values from 1\.0000002\S* to 1\.0000002\S*; they"),
         (torch.rand(8, 8), r"shape \(8, 8\), not \(N, C, H, W\)"),
         (torch.rand(0, 1, 8, 8), "there is no image"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from robustfeatures import evaluate
 from robustfeatures.attacks.evaluating.settings import PGD
 from robustfeatures.errors import UserError
+from robustfeatures.models.creation import create
 from robustfeatures.models.network import Network
 
 PGD_DICT = {"kind": "pgd", "steps": 5, "relative_step_sizes": [0.5]}
@@ -91,6 +94,13 @@ def test_masked_gradients_are_warned_of(linear: nn.Module, grey: Tensor) -> None
         ({"attacks": [PGD_DICT, PGD_DICT]}, "evaluate: attacks: an attack appears twice"),
         ({"norm": "l3"}, r"evaluate: norm: 'l3' is unknown"),
         ({"eps": [8], "norm": "linf"}, "evaluate: eps: pixels lie in"),
+        ({"eps": 0.5}, r"^evaluate: eps: 0.5 is no list of radii; write \[0.5\]$"),
+        ({"eps": ["8/0"]}, r"^evaluate: eps: \['8/0'\] has a radius that is no number$"),
+        ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 2).double())}, "model: has weights of type torch.float64"),
+        (
+            {"attacks": [{"kind": "pgd", "steps": 3, "relative_step_sizes": [0.1, 0.2]}]},
+            "evaluate: attacks: pgd-3-by-0.1,0.2: 3 steps of 0.2 of the radius do not reach the surface of the ball",
+        ),
     ],
 )
 def test_what_is_refused(linear: nn.Module, changes: dict[str, Any], problem: str) -> None:
@@ -134,3 +144,76 @@ def test_a_network_that_gives_nan(linear: nn.Module) -> None:
         linear[1].bias[1] = torch.nan  # type: ignore[index]
     with pytest.raises(UserError, match="model: gives NaN or infinite logits"):
         evaluate(linear, torch.rand(2, 1, 8, 8), torch.tensor([0, 0]))
+
+
+def test_a_hook_and_an_own_forward_are_part_of_the_network() -> None:
+    torch.manual_seed(0)
+    images = torch.rand(30, 1, 8, 8)
+    plain = create("small-cnn", num_classes=4, image_shape=(1, 8, 8), width=4)
+    # With statistics of these images it predicts several classes.
+    for _ in range(50):
+        plain(images)
+    plain.eval()
+    labels = plain(images).argmax(dim=1)
+
+    class Contrast(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, images: Tensor) -> Tensor:
+            logits: Tensor = self.inner(0.5 + 3 * (images - 0.5))
+            return logits
+
+    expected = evaluate(Contrast(plain), images, labels, eps=[0.5], attacks=[PGD_DICT])
+    hooked, replaced = copy.deepcopy(plain), copy.deepcopy(plain)
+    hooked.register_forward_pre_hook(lambda module, given: (0.5 + 3 * (given[0] - 0.5),))
+    forward = replaced.forward
+    replaced.forward = lambda images: forward(0.5 + 3 * (images - 0.5))  # type: ignore[method-assign]
+    assert evaluate(hooked, images, labels, eps=[0.5], attacks=[PGD_DICT]).equals(expected)
+    assert evaluate(replaced, images, labels, eps=[0.5], attacks=[PGD_DICT]).equals(expected)
+    assert not evaluate(plain, images, labels, eps=[0.5], attacks=[PGD_DICT]).equals(expected)
+
+
+class Doubtful(nn.Module):
+    """A network whose logits are changed."""
+
+    def __init__(self, inner: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.inner = inner
+        self.change = change
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.change(self.inner(images))
+
+
+@pytest.mark.parametrize(
+    ("change", "warning"),
+    [
+        (lambda logits: logits + 0.1 * torch.randn_like(logits), "the logits of an image differ from call to call"),
+        (lambda logits: logits.softmax(dim=1), "the outputs are probabilities, not logits"),
+    ],
+)
+def test_random_logits_and_probabilities_are_warned_of(
+    linear: nn.Module, grey: Tensor, change: Callable[[Tensor], Tensor], warning: str
+) -> None:
+    labels = linear(grey).argmax(dim=1)
+    with pytest.warns(UserWarning, match=f"Doubtful: {warning}"):
+        table = evaluate(Doubtful(linear, change), grey, labels, eps=[0.01], attacks=[PGD_DICT])
+    assert any(warning in line for line in table.attrs["warnings"])
+    clear = evaluate(Doubtful(linear, nn.Identity()), grey, labels, eps=[0.01], attacks=[PGD_DICT])
+    assert clear.attrs["warnings"] == []
+
+
+def test_radii_may_be_fractions_and_other_types_do_not_matter(linear: nn.Module, grey: Tensor) -> None:
+    labels = linear(grey).argmax(dim=1)
+    expected = evaluate(linear, grey, labels, eps=[8 / 255], attacks=[PGD_DICT])
+    assert evaluate(linear, grey, labels, eps=["8/255"], attacks=[PGD_DICT]).equals(expected)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert evaluate(linear, grey, labels, eps=[8 / 255], attacks=[PGD_DICT]).equals(expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with torch.inference_mode():
+        inferred = grey.clone()
+        assert evaluate(linear, inferred, labels.clone(), eps=[8 / 255], attacks=[PGD_DICT]).equals(expected)

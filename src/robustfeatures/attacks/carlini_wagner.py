@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from robustfeatures.attacks.gradient_ascent import keep_finite
 from robustfeatures.engine.eval_mode import freeze
 
 # atanh is infinite for pixels of 0 and 1. As in the authors' code, images are scaled by this factor first.
@@ -14,6 +15,12 @@ BETA_1, BETA_2, ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 # Tensors of one entry per image, by name.
 State = dict[str, Tensor]
+
+
+def compute_margins(logits: Tensor, labels: Tensor) -> Tensor:
+    """Z_y - max_{i != y} Z_i, (N,), of logits Z (N, K) and classes y (N,)."""
+    own = labels[:, None]
+    return logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -torch.inf).amax(dim=1)
 
 
 class Search:
@@ -79,13 +86,13 @@ class Search:
         """Return the images x, the gradient with respect to the change in w, and which x are adversarial."""
         change = state["change"].detach().requires_grad_(True)
         images = (1 + torch.tanh(state["start"] + change)) / 2
-        logits = self.network(images)
-        own = state["label"][:, None]
-        margin = logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -torch.inf).amax(dim=1)
+        # A network may work in place, and the squares need the images as they are.
+        logits = self.network(images.clone())
+        margin = compute_margins(logits, state["label"])
         squares = (images - (1 + torch.tanh(state["start"])) / 2).square().sum(dim=(1, 2, 3))
         loss = squares + state["constant"] * margin.clamp_min(0.0)
         (gradient,) = torch.autograd.grad(loss.sum(), change)
-        return images.detach(), gradient, logits.detach().argmax(dim=1) != state["label"]
+        return images.detach(), keep_finite(gradient), logits.detach().argmax(dim=1) != state["label"]
 
     @staticmethod
     def _choose_next_constant(state: State, ended: Tensor) -> None:

@@ -52,11 +52,12 @@ def gradient_ascent(
     steps done. On a GPU these steps may still be in the queue.
 
     Raises:
-        ValueError: `step_size`, `steps` or `eps` is negative.
+        ValueError: `step_size`, `steps` or `eps` is negative or NaN.
     """
     for name, value in (("eps", eps or 0.0), ("step_size", step_size), ("steps", steps)):
-        if value < 0:
-            raise ValueError(f"{name}: {value} is negative")
+        # NaN fails this comparison too.
+        if not value >= 0:
+            raise ValueError(f"{name}: {value} is negative or NaN")
     images = start.detach().clone()
     origin = None if origin is None else origin.detach()
     # Filled on the device, because a copy from the host would wait for the device.
@@ -122,6 +123,11 @@ def gradient(objective: Objective, images: Tensor) -> Tensor:
     with torch.enable_grad():
         (input_gradient,) = torch.autograd.grad(objective(leaf), leaf)
     return input_gradient
+
+
+def keep_finite(gradient: Tensor) -> Tensor:
+    """The gradient with 0 in place of NaN and infinity, which give no direction."""
+    return torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def ascent_step(

@@ -28,8 +28,8 @@ def check_pixels(name: str, images: Tensor) -> None:
     """
     if images.dim() != 4:
         raise UserError(f"{name}: shape {tuple(images.shape)}, not (N, C, H, W)")
-    # In float16 the shortest gradients round to 0, and a step has no direction.
-    if not images.dtype.is_floating_point or images.dtype == torch.float16:
+    # In float16 the shortest gradients round to 0, and a step has no direction. In bfloat16 images leave the ball.
+    if not images.dtype.is_floating_point or images.dtype in (torch.float16, torch.bfloat16):
         raise UserError(f"{name}: type {str(images.dtype).removeprefix('torch.')}; give float32 in 0 to 1")
     if not images.numel():
         raise UserError(f"{name}: there is no image")
@@ -37,6 +37,17 @@ def check_pixels(name: str, images: Tensor) -> None:
     # NaN fails this comparison too.
     if not (least >= 0 and largest <= 1):
         raise UserError(f"{name}: values from {least!r} to {largest!r}; they must lie in 0 to 1")
+
+
+def _check_outcome(images: Tensor) -> Tensor:
+    """The images of an attack, if they are numbers.
+
+    Raises:
+        UserError: a gradient was NaN or infinite.
+    """
+    if not images.isfinite().all():
+        raise UserError("model: its gradient at some images is NaN or infinite, as that of sqrt(x) at 0")
+    return images
 
 
 def _check_pairs(name: str, images: Tensor, targets: Tensor) -> None:
@@ -68,13 +79,13 @@ def pgd(
     """`robustfeatures.attacks.projected_gradient_descent.pgd`, on any module with logits (N, K).
 
     Raises:
-        UserError: the images are not float (N, C, H, W) in [0, 1], or the labels no integers.
+        UserError: the images are not float (N, C, H, W) in [0, 1], the labels no integers, or a gradient no number.
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
     """
     check_pixels("images", images)
     if labels.is_floating_point():
         raise UserError(f"labels: type {str(labels.dtype).removeprefix('torch.')}; give integers")
-    return projected_gradient_descent.pgd(
+    found = projected_gradient_descent.pgd(
         model,
         images,
         labels.long(),
@@ -87,6 +98,7 @@ def pgd(
         generator=generator,
         progress=progress,
     )
+    return _check_outcome(found)
 
 
 def invert(
@@ -105,13 +117,13 @@ def invert(
     it is the module's method `representation`, or the input of its last linear layer.
 
     Raises:
-        UserError: images are not float (N, C, H, W) in [0, 1], or not as many as the targets; or the module has no such
-            layer.
+        UserError: images are not float (N, C, H, W) in [0, 1], or not as many as the targets; the module has no such
+            layer; or a gradient is no number.
         ValueError: `step_size` or `steps` is negative.
     """
     _check_pairs("start", start, targets)
     represented = with_representation(model, representation, start[:1])
-    return inversion.invert(
+    found = inversion.invert(
         represented,  # type: ignore[arg-type]  # any module with the method `representation`
         start,
         targets,
@@ -119,6 +131,7 @@ def invert(
         steps=steps,
         progress=progress,
     )
+    return _check_outcome(found)
 
 
 def attack_representation(
@@ -135,13 +148,13 @@ def attack_representation(
     """NRF-PGD and RF-PGD on any module: `robustfeatures.attacks.representation_pgd`; `representation` as in `invert`.
 
     Raises:
-        UserError: images are not float (N, C, H, W) in [0, 1], or not as many as the targets; or the module has no such
-            layer.
+        UserError: images are not float (N, C, H, W) in [0, 1], or not as many as the targets; the module has no such
+            layer; or a gradient is no number.
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
     """
     _check_pairs("images", images, targets)
     represented = with_representation(extractor, representation, images[:1])
-    return representation_pgd(
+    found = representation_pgd(
         represented,  # type: ignore[arg-type]  # any module with the method `representation`
         images,
         targets,
@@ -150,3 +163,4 @@ def attack_representation(
         step_size=step_size,
         steps=steps,
     )
+    return _check_outcome(found)

@@ -14,6 +14,7 @@ from robustfeatures.engine.batches import choose_batch_size, choose_block_rows
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.engine.registry import load_attribute
+from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,9 @@ def generate_images(
     """Generate the images (n, C, H, W) of these rows (n,), batch by batch; `progress` counts images times steps.
 
     If the memory of the device does not suffice, it begins anew with smaller batches.
+
+    Raises:
+        UserError: the network gives images that are no numbers.
     """
 
     def generate(size: int) -> NDArray[Any]:
@@ -68,6 +72,8 @@ def generate_images(
                 progress(before + count * steps)
 
             found[first : first + size] = derivation.images(batch, report)
+        if not np.isfinite(found).all():
+            raise UserError("the gradient of the source network at some images is NaN or infinite")
         return found
 
     return batch_size.fit(generate)

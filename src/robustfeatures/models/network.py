@@ -44,9 +44,16 @@ class Network(nn.Module):
 
 
 def is_composed(network: Network) -> bool:
-    """Whether the network's logits are head(features(normalised images)); a subclass may compute others."""
+    """Whether the network's logits are head(features(normalised images)).
+
+    A subclass may compute others, and so may a hook, or a method of this one object.
+    """
     kind = type(network)
-    return kind.forward is Network.forward and kind.representation is Network.representation
+    if kind.forward is not Network.forward or kind.representation is not Network.representation:
+        return False
+    if {"forward", "representation"} & vars(network).keys():
+        return False
+    return not any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
 
 
 class GlobalAveragePool(nn.Module):

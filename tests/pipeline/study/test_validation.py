@@ -109,7 +109,7 @@ STUDY_CASES = {
     ),
     "an attack twice": (
         "  attacks:\n",
-        "  attacks:\n    - {kind: pgd, steps: 5, relative_step_sizes: [0.1]}\n",
+        "  attacks:\n    - {kind: pgd, steps: 5, relative_step_sizes: [0.25]}\n",
         "robustness.attacks: an attack appears twice",
     ),
     "CW in another norm": (

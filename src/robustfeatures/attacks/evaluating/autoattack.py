@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,14 @@ from pyautoattack import AutoAttack as PyAutoAttack
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from robustfeatures.attacks.carlini_wagner import compute_margins
 from robustfeatures.attacks.evaluating.noise import BROKEN_WITHOUT_GRADIENTS
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
+from robustfeatures.attacks.evaluating.usable_gradients import (
+    NO_GRADIENT,
+    count_without_gradient,
+    cross_entropy_per_image,
+)
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
 NORMS = {"l2": "L2", "linf": "Linf"}
 # Every batch starts with this seed, so that a result depends only on the images and their batch.
 SEED = 0
+# In L2, Square begins with a grid of as many squares in each direction.
+SQUARES = 5
 # The loss of targeted APGD compares the four largest logits.
 MIN_CLASSES = {"apgd-t": 4}
 
@@ -29,20 +37,24 @@ def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
     """Find which images are robust against all parts at which radii.
 
     Each part attacks the images that the earlier parts did not break. An image that is broken at one radius is not
-    attacked at larger radii. The diagnostic counts the images that Square breaks, which uses no gradients, after the
-    parts before it have not. If Square is the first part, there is none.
+    attacked at larger radii. One diagnostic counts the images that Square breaks, which uses no gradients, after the
+    parts before it have not. If Square is the first part, there is none. The other is "no gradient" of
+    `usable_gradients`, for the loss of the parts; if Square is the only part, there is none.
     Targeted parts try all other classes, nine at most. Targeted APGD needs four classes for its loss; it is skipped if
     there are fewer.
 
     Raises:
-        UserError: no part is left.
+        UserError: no part is left, or the images are too small for Square in L2.
     """
+    if task.norm == "l2" and "square" in settings.parts and min(task.images.image_shape[1:]) < SQUARES:
+        raise UserError(f"attacks: autoattack: square needs images of at least {SQUARES} x {SQUARES} pixels in l2")
     robust = task.robust.clone()
     counts = Counts(len(task.radii), task.labels.device)
     parts = [part for part in settings.parts if task.num_classes >= MIN_CLASSES.get(part, 2)]
     if not parts:
         needed = f"{settings.parts[0]} needs {MIN_CLASSES[settings.parts[0]]} classes"
         raise UserError(f"attacks: autoattack: {needed}, and there are {task.num_classes}; name another part too")
+    without = _count_without_gradient(task, parts)
     for level, eps in enumerate(task.radii.tolist()):
         for part in parts:
             positions = robust[:, level].nonzero().squeeze(1)
@@ -51,7 +63,17 @@ def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
             if part == "square" and part != parts[0]:
                 counts.add(torch.full_like(positions, level), broken)
         task.progress((level + 1) / len(task.radii))
-    return Outcome(robust, {BROKEN_WITHOUT_GRADIENTS: counts.counts} if "square" in parts[1:] else {})
+    found = {BROKEN_WITHOUT_GRADIENTS: counts.counts} if "square" in parts[1:] else {}
+    return Outcome(robust, found if without is None else {NO_GRADIENT: without, **found})
+
+
+def _count_without_gradient(task: AttackTask, parts: Sequence[str]) -> Tensor | None:
+    """The images without a gradient of the loss that the parts use; None if they use none."""
+    if set(parts) == {"square"}:
+        return None
+    # A loss of margins still has a gradient where the cross-entropy is flat because the network is sure.
+    by_margins = {"apgd-t", "fab-t"} & set(parts)
+    return count_without_gradient(task, compute_margins if by_margins else cross_entropy_per_image)
 
 
 def _find_broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, positions: Tensor) -> Tensor:

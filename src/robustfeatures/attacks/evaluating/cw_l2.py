@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks.carlini_wagner import Search
+from robustfeatures.attacks.carlini_wagner import Search, compute_margins
 from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_refilled_batches
 from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
+from robustfeatures.attacks.evaluating.usable_gradients import NO_GRADIENT, count_without_gradient
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import CarliniWagner
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 def attack(task: AttackTask, settings: CarliniWagner) -> Outcome:
     """Find which images are robust at which radii: the radius is below the distance of the nearest adversarial example.
 
-    The search for an image ends early when it finds an example within the smallest radius.
+    The search for an image ends early when it finds an example within the smallest radius. The diagnostic "no gradient"
+    is that of `usable_gradients`, of the margin that the search lowers.
     """
+    without = count_without_gradient(task, compute_margins)
     search = Search(
         task.network,
         searches=settings.searches,
@@ -38,4 +41,4 @@ def attack(task: AttackTask, settings: CarliniWagner) -> Outcome:
         return state, done | (state["distance"] <= task.radii[0])
 
     attack_in_refilled_batches(task, begin, step)
-    return Outcome(task.robust & (task.radii < distances[:, None]))
+    return Outcome(task.robust & (task.radii < distances[:, None]), {NO_GRADIENT: without})

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from robustfeatures.attacks.evaluating.task import AttackTask
+from robustfeatures.attacks.evaluating.watched_network import WatchedNetwork
 from robustfeatures.engine.batch_size import BatchSize, fit_batch_size
 from robustfeatures.engine.batches import choose_batch_size, choose_block_rows, load_batches
 from robustfeatures.engine.eval_mode import freeze
@@ -92,13 +93,14 @@ def _evaluate(
     progress: Callable[[float], None],
     batch_size: int,
 ) -> BlockOutcome:
-    network, images, num_classes = evaluated.network, evaluated.images, evaluated.num_classes
-    radii = torch.tensor([eps for eps in sorted(parameters.eps) if eps > 0], device=images.device)
+    network, images, num_classes = WatchedNetwork(evaluated.network), evaluated.images, evaluated.num_classes
+    radii = torch.tensor([eps for eps in sorted(parameters.eps) if eps > 0], dtype=torch.float32, device=images.device)
     clean = int(0 in parameters.eps)
     shape = (len(parameters.label_shifts), len(parameters.attacks), clean + len(radii), len(rows))
     outcomes = np.zeros(shape, np.bool_)
     diagnostics: dict[tuple[int, int, str], NDArray[np.int64]] = {}
     predicted = _predict(network, images, rows, batch_size)
+    network.check()
     rounds = shape[0] * shape[1]
     for shift, label_shift in enumerate(parameters.label_shifts):
         labels = ((evaluated.labels[rows] + label_shift) % num_classes).to(images.device)
@@ -129,6 +131,7 @@ def _evaluate(
                 run: EvaluatingAttack[Any] = load_attribute(f"{attack.module}:attack")
                 with freeze(network):
                     outcome = run(task, attack)
+                network.check()
                 robust = outcome.robust
                 diagnostics |= {
                     (shift, number, name): counts.cpu().numpy() for name, counts in outcome.diagnostics.items()

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_refilled_batches
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
-from robustfeatures.attacks.gradient_ascent import ascent_step
-from robustfeatures.attacks.norms import TINY
+from robustfeatures.attacks.evaluating.usable_gradients import NO_GRADIENT, cross_entropy_per_image, has_no_direction
+from robustfeatures.attacks.gradient_ascent import ascent_step, keep_finite
 from robustfeatures.engine.randomness import derive_seed
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import PGD
 
-DIAGNOSTICS = ("no gradient", "loss not raised", "broken from a random start alone")
+DIAGNOSTICS = (NO_GRADIENT, "loss not raised", "broken from a random start alone")
 
 
 def attack(task: AttackTask, settings: PGD) -> Outcome:
@@ -27,7 +26,8 @@ def attack(task: AttackTask, settings: PGD) -> Outcome:
     on. An image is done when an iterate is misclassified; it then counts as broken at all larger radii too. The
     iterates are the ones of `robustfeatures.attacks.pgd`. Diagnostics, for each image attacked at a radius:
 
-    - "no gradient": the gradient of the loss at the image is shorter than 1e-12, so it has no direction;
+    - "no gradient": the gradient of the loss at the image is shorter than 1e-12, or has values that are NaN or
+      infinite, which count as 0 in a step;
     - "loss not raised": the first run did not break the image, and its last iterate has no higher loss than the image;
     - "broken from a random start alone": no run from the image broke it, but a run from a random start did.
     """
@@ -47,7 +47,7 @@ class _PGDRuns:
         self.settings = settings
         # Copied to the host once, for the random starts.
         self.rows, self.radii = task.rows.tolist(), task.radii.tolist()
-        self.step_sizes = torch.tensor(settings.relative_step_sizes, device=device)
+        self.step_sizes = torch.tensor(settings.relative_step_sizes, dtype=torch.float32, device=device)
         self.runs_from_image = len(settings.relative_step_sizes)
         self.num_runs = self.runs_from_image * (1 + settings.random_starts)
         self.robust_levels = task.robust_levels
@@ -78,7 +78,12 @@ class _PGDRuns:
         eps = self._per_image(self.task.radii[state["level"]])
         step_size = self._per_image(self.step_sizes[state["run"] % self.runs_from_image]) * eps
         state["image"] = ascent_step(
-            images.detach(), gradient, norm=self.task.ball, step_size=step_size, origin=state["origin"], eps=eps
+            images.detach(),
+            keep_finite(gradient),
+            norm=self.task.ball,
+            step_size=step_size,
+            origin=state["origin"],
+            eps=eps,
         )
         state["step"] = state["step"] + 1
         done = wrong | self._begin_next(state, ended & ~wrong)
@@ -87,7 +92,7 @@ class _PGDRuns:
     def _evaluate(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the loss (m,), whether the prediction is wrong (m,), and the gradient with respect to the images."""
         logits = self.task.network(images)
-        loss = functional.cross_entropy(logits, labels, reduction="none")
+        loss = cross_entropy_per_image(logits, labels)
         (gradient,) = torch.autograd.grad(loss.sum(), images)
         return loss.detach(), logits.detach().argmax(dim=1) != labels, gradient
 
@@ -121,10 +126,10 @@ class _PGDRuns:
     def _count(self, state: State, loss: Tensor, gradient: Tensor, wrong: Tensor, ended: Tensor) -> None:
         """Add the cases of this step to the diagnostics."""
         first = (state["run"] == 0) & (state["step"] == 0)
-        lengths = torch.linalg.vector_norm(gradient, dim=(1, 2, 3))
-        self.counts["no gradient"].add(state["level"], lengths < TINY, cases=first)
+        self.counts[NO_GRADIENT].add(state["level"], has_no_direction(gradient), cases=first)
         first_run_ended = (state["run"] == 0) & ended
-        not_raised = ~wrong & (loss <= state["first_loss"])
+        # NaN is not raised either.
+        not_raised = ~wrong & ~(loss > state["first_loss"])
         self.counts["loss not raised"].add(state["level"], not_raised, cases=first_run_ended)
         if self.settings.random_starts:
             from_random = state["run"] >= self.runs_from_image

@@ -60,11 +60,11 @@ def _autoattack_forwards(settings: AutoAttack, radii: int) -> float:
 
 ATTACKS: dict[str, AttackEntry[Any]] = index_by_name(
     AttackEntry(name="pgd", settings=PGD, forwards=_pgd_forwards),
-    # One search for all radii.
+    # One search for all radii, after a look at the gradient.
     AttackEntry(
         name="cw-l2",
         settings=CarliniWagner,
-        forwards=lambda settings, radii: 2 * settings.searches * settings.steps,
+        forwards=lambda settings, radii: 2 * (1 + settings.searches * settings.steps),
         norms=("l2",),
     ),
     AttackEntry(name="autoattack", settings=AutoAttack, forwards=_autoattack_forwards),

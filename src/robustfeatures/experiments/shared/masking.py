@@ -6,7 +6,9 @@ Carlini et al. (2019), "On Evaluating Adversarial Robustness", Section 3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,21 +24,24 @@ SIGNS = {
     "broken from a random start alone": (0.05, "withstand every start from the image and fall to a random start"),
     NOISE_AFTER_GRADIENTS: (0.01, "withstand attacks by gradient and fall to one without"),
 }
-# Fewer images than this raise no warning.
+# Fewer images than this raise no warning, unless there are no more.
 FEWEST = 3
+# The names of attacks that use no gradients.
+WITHOUT_GRADIENTS = re.compile(r"noise-\d+|autoattack-square-\d+")
 # The columns of diagnostics that every evaluation has. Further ones tell apart what has one row's name.
 COLUMNS = ("row", "seed", "label_shift", "eps", "attack", "diagnostic", "count", "total")
 
 
 def drop_noise_before_gradients(diagnostics: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """The diagnostics of one evaluation by attacks of these names, without that of noise if noise is the first of them.
+    """The diagnostics of one evaluation by attacks of these names, without those of noise before the first gradient.
 
     Noise that comes first breaks images that no attack by gradient has tried.
     """
-    if len(diagnostics) and names[0].startswith("noise-"):
-        first = diagnostics["attack"] == names[0]
-        return diagnostics[~first | (diagnostics["diagnostic"] != NOISE_AFTER_GRADIENTS)]
-    return diagnostics
+    if not len(diagnostics):
+        return diagnostics
+    before = [*takewhile(WITHOUT_GRADIENTS.fullmatch, names)]
+    early = diagnostics["attack"].isin(before)
+    return diagnostics[~early | (diagnostics["diagnostic"] != NOISE_AFTER_GRADIENTS)]
 
 
 def find_warnings(diagnostics: pd.DataFrame) -> list[str]:
@@ -57,7 +62,8 @@ def find_warnings(diagnostics: pd.DataFrame) -> list[str]:
     keys = ["row", "diagnostic", "attack", "eps"]
     pooled = diagnostics.groupby(keys, sort=False, as_index=False)[["count", "total"]].sum()
     limits = pooled["diagnostic"].map({name: share for name, (share, _) in SIGNS.items()})
-    seen = pooled[(pooled["count"] > limits * pooled["total"]) & (pooled["count"] >= FEWEST)]
+    fewest = pooled["total"].clip(upper=FEWEST)
+    seen = pooled[(pooled["count"] > limits * pooled["total"]) & (pooled["count"] >= fewest)]
     worst = seen.loc[(seen["count"] / seen["total"]).groupby([seen["row"], seen["diagnostic"]], sort=False).idxmax()]
     return [
         f"{line['row']}: gradients may be masked, and the true robust accuracy lower: {line['count']} of "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robustfeatures.attacks.evaluating.registry import ATTACKS
-from robustfeatures.attacks.evaluating.settings import Attack
+from robustfeatures.attacks.evaluating.settings import PGD, Attack
 from robustfeatures.attacks.settings import NormName, check_radii
 from robustfeatures.data.registry import SourceEntry, find_source
 from robustfeatures.data.settings import Data, Split
@@ -143,7 +143,7 @@ def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None
     """Check that attacks can run together.
 
     Raises:
-        UserError: one appears twice, or one is made for another norm.
+        UserError: one appears twice, one is made for another norm, or the steps of PGD end inside the ball.
     """
     if len({attack.name for attack in attacks}) < len(attacks):
         raise UserError(f"{where}: an attack appears twice")
@@ -151,6 +151,11 @@ def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None
         norms = ATTACKS[attack.kind].norms
         if norm not in norms:
             raise UserError(f"{where}: {attack.kind} attacks in the norm {' or '.join(norms)} alone, not in {norm}")
+        if isinstance(attack, PGD) and attack.steps * max(attack.relative_step_sizes) < 1:
+            raise UserError(
+                f"{where}: {attack.name}: {attack.steps} steps of {max(attack.relative_step_sizes):g} of the radius do "
+                "not reach the surface of the ball"
+            )
 
 
 def check_eps(norm: NormName, eps: Sequence[float], where: str) -> None:

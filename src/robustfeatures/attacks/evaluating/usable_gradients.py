@@ -1,0 +1,42 @@
+"""Which images have no gradient that an attack can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from robustfeatures.attacks.evaluating.task import AttackTask, Counts
+from robustfeatures.attacks.norms import TINY
+
+# The diagnostic: images at which the gradient has no direction.
+NO_GRADIENT = "no gradient"
+
+
+def has_no_direction(gradient: Tensor) -> Tensor:
+    """Whether a gradient (N, C, H, W) is shorter than 1e-12, or has values that are NaN or infinite, bool (N,)."""
+    lengths = torch.linalg.vector_norm(gradient, dim=(1, 2, 3))
+    directed: Tensor = (lengths >= TINY) & lengths.isfinite()
+    return ~directed
+
+
+def cross_entropy_per_image(logits: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy (N,) of logits (N, K) and classes (N,)."""
+    return functional.cross_entropy(logits, labels, reduction="none")
+
+
+def count_without_gradient(task: AttackTask, loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Count the images without a direction of `loss` (logits, classes), among those robust at the smallest radius.
+
+    The counts are those of `Counts`, int64 (R, 2), and 0 at all other radii.
+    """
+    counts = Counts(len(task.radii), task.labels.device)
+    positions = task.robust[:, 0].nonzero().squeeze(1)
+    read = task.images.batches(task.rows[positions.cpu()], task.batch_size)
+    for chunk, (_, images) in zip(torch.split(positions, task.batch_size), read, strict=False):
+        leaf = images.detach().requires_grad_(True)
+        (gradient,) = torch.autograd.grad(loss(task.network(leaf), task.labels[chunk]).sum(), leaf)
+        counts.add(torch.zeros_like(chunk), has_no_direction(gradient))
+    return counts.counts
