@@ -85,6 +85,10 @@ def test_c1_measures_where_robust_training_stops_helping(payload: Callable[..., 
     axes, strip = c1.figure(found).axes
     assert [text.get_text() for text in strip.texts] == ["3.46"]
     assert axes.get_xscale() == "log"
+    # The sizes are the ticks, also of the strip, which has the labels.
+    assert list(axes.get_xticks()) == list(strip.get_xticks()) == [1, 2, 6]
+    assert [label.get_text() for label in strip.get_xticklabels()] == ["1", "2", "6"]
+    assert not len(strip.get_xticks(minor=True))
     assert [line.get_label() for line in axes.lines if not str(line.get_label()).startswith("_")] == [
         "standard",
         "eps 0.5",

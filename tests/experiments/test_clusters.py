@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -37,7 +38,7 @@ def test_names_are_those_of_the_measurement() -> None:
 
 
 def test_e1_starts_as_the_slides_print() -> None:
-    """w variance 1/d, b variance 1/d^2, rate 1/sqrt(d); the other starts are those of the figure."""
+    """w variance 1/d, b variance 1/d^2, rate 1/sqrt(d); the other starts are this project's own."""
     pieces = Pieces(read_study(REPOSITORY / "workflow" / "studies" / "theory.yaml"))
     settings = e1.Settings(training=e1.Training(dimension=400), printed_steps=(7,))
     asked = {}
@@ -88,6 +89,21 @@ def neurons(own: float, other: float, *, first: float | None = None, positive: i
                     for centre in range(4)
                 ]
     return rows
+
+
+def test_e1_colours_each_start_by_its_largest_cosine() -> None:
+    rows = [{**row, "start": "small"} for row in neurons(2.0, -0.1)]
+    rows += [{**row, "start": "printed", "cosine": row["cosine"] / 5} for row in neurons(2.0, -0.1)]
+    figure = e1.figure(results(rows, e1.Settings()))
+    panels = {axes.get_title(): axes for axes in figure.axes[:4]}
+    colours = {title: np.asarray(axes.images[0].get_array()) for title, axes in panels.items()}
+    for network in (e1.TWO_CLASSES, e1.K_CLASSES):
+        np.testing.assert_allclose(colours[f"{network}, small"], colours[f"{network}, printed"])
+    assert colours["k-class, printed"].max() == pytest.approx(1.0)
+    # The numbers remain cosines.
+    length = (2.0**2 + 3 * 0.1**2) ** 0.5
+    assert panels["k-class, printed"].texts[0].get_text() == f"{2 / length / 5:.2f}"
+    assert figure.axes[-1].get_ylabel() == "cosine / largest |cosine| of the same start"
 
 
 @pytest.mark.parametrize("positive", [1, 2])

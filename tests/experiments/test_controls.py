@@ -52,6 +52,9 @@ def test_x2_learns_from_errors_alone(study: Study) -> None:
     assert errors.inputs["source"] is weak
     assert learned.parameters.architecture == weak.parameters.architecture  # type: ignore[union-attr]
     assert learned.parameters.seed != weak.parameters.seed  # type: ignore[union-attr]
+    on_train = needs["D, stopped early (tested on the train split)"]
+    assert on_train.inputs["model"] is weak
+    assert on_train.parameters.split == "train"  # type: ignore[union-attr]
 
 
 def test_x5_counts_only_images_with_another_target() -> None:

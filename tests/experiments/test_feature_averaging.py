@@ -123,6 +123,10 @@ def test_a_panel_for_each_head(tmp_path: Path) -> None:
     assert [axes.get_title() for axes in figure.axes[:3]] == [e3.FEATURES, e3.TWO_CLASSES, e3.K_CLASSES]
     np.testing.assert_allclose(figure.axes[1].images[0].get_array()[2], [-0.1, 0.0, 0.5, 0.4])
     assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == list(names)
+    assert "class" in figure.axes[0].get_ylabel()
+    for axes in figure.axes[:3]:
+        across, down = axes.lines
+        assert (set(across.get_ydata()), set(down.get_xdata())) == ({1.5}, {1.5})
 
 
 def test_both_networks_are_asked_for_the_same_sides(study: Study) -> None:
@@ -203,8 +207,8 @@ def test_the_norm_in_words_is_that_of_the_attack(norm: Any, name: str, absent: s
     (axes,) = e4.figure(results).axes
     words = [axes.get_xlabel(), axes.get_ylabel(), e4.EXPERIMENT.caption]
     words += [claim.quantity for claim in e4.claims(results)]
-    assert axes.get_xlabel() == f"{name} radius"
-    assert axes.get_ylabel().replace("\n", " ") == f"accuracy under {name} PGD, 7 steps (%)"
+    assert axes.get_xlabel() == f"radius of {name} PGD, 7 steps"
+    assert axes.get_ylabel() == f"accuracy under {name} PGD (%)"
     assert not any(absent in text for text in words)
     for need in e4.needs(
         Pieces(study), replace(results.settings, tasks={"parity": e4.Task(merged="parity", eps=(0.5,))})

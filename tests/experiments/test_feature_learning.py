@@ -152,6 +152,18 @@ def test_the_table_is_table_1() -> None:
     assert table["published_accuracy"].notna().sum() == 1
 
 
+def test_the_curves_end_beside_table_1() -> None:
+    printed = pd.DataFrame([{"row": d3.STANDARD, "measure": "robust", "accuracy": 0.04}])
+    figure = d3.figure(d3_results(published=printed, comparable=True, norm="Linf"))
+    assert [axes.get_title() for axes in figure.axes] == [d3.STANDARD, d3.ADVERSARIAL]
+    for axes, attacked in zip(figure.axes, (2.0, 71.0), strict=True):
+        (mark,) = (line for line in axes.lines if line.get_label() == f"under attack, Linf {EPS:g}")
+        assert (list(mark.get_xdata()), list(mark.get_ydata())) == ([2], [attacked])
+        assert len([line for line in axes.lines if len(line.get_xdata()) == 2]) == 3
+    (published,) = (line for axes in figure.axes for line in axes.lines if line.get_marker() == "D")
+    assert (list(published.get_xdata()), list(published.get_ydata())) == ([2], [0.04])
+
+
 def test_claims_of_feature_learning() -> None:
     assert [claim.values for claim in d3.claims(d3_results())] == [[40.0, 40.0], [50.0, 50.0], [20.0, 20.0]]
 
@@ -221,6 +233,9 @@ def test_the_matrix_has_source_rows_and_target_columns() -> None:
     expected = np.array([[np.nan, 41, 41], [41, np.nan, 41], [90, 41, np.nan]])
     np.testing.assert_array_equal(drawn, expected)
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["0", "1", "2"]
+    # The largest mean is 90; without that pair it is 41, of seeds 40 and 42.
+    assert {axes.images[0].get_clim() for axes in figure.axes[:4]} == {(0.0, 90.0)}
+    assert d4.figure(d4_results()).axes[0].images[0].get_clim() == (0.0, 50.0)
     titles = [axes.get_title().replace("\n", " ") for axes in figure.axes[:4]]
     assert titles[0] == "NRF-PGD, victim trained: standard"
     assert len(set(titles)) == 4

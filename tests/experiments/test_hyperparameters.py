@@ -39,7 +39,15 @@ def test_b3_finds_the_crossing_of_its_longest_series() -> None:
     # The middle half of a straight rise is half of the series.
     assert list(sharp.values) == pytest.approx([100 * (0.625 - 1.5) / 3] * 3)
     assert len(b3.table(given)) == 12
-    b3.figure(given).canvas.draw()
+    left, right, _ = b3.figure(given).axes
+    assert list(right.get_xticks()) == [0.0, 1e-3, 2e-3, 3e-3]
+    assert {"-100", "140"} <= {text.get_text() for text in left.texts}
+
+
+def test_b3_a_gap_that_is_rounded_to_zero_has_no_sign() -> None:
+    rows = grid_rows({"D": lambda decay, seed: 50.0 - 0.1, "D_shift": lambda decay, seed: 50.0})
+    given = results(b3.Settings(grid="any"), evaluations=rows)
+    assert {text.get_text() for text in b3.figure(given).axes[0].texts} == {"0"}
 
 
 def test_b3_does_not_judge_a_transition_that_does_not_happen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -71,9 +72,9 @@ def test_c7() -> None:
     claims = c7.claims(found)
     clipped, unclipped = claims[:8], claims[8:]
     # Clipped, the robust classifier keeps five percent of its weight on the weak pixel.
-    assert verdicts(clipped) == ["held"] * 4 + ["contradicted"] + ["held"] * 3
-    # Two sentences compare exact solutions alone. These have no seeds, and one value has no interval.
-    assert verdicts(unclipped) == [*["held"] * 4, "not tested", "held", "held", "not tested"]
+    # Claims on few pixels compare exact solutions alone. These have no seeds, and one value has no interval.
+    assert verdicts(clipped) == ["held"] * 4 + ["contradicted"] + ["not tested"] * 3
+    assert verdicts(unclipped) == ["held"] * 4 + ["not tested"] * 4
     assert [{claim.setting for claim in part} for part in (clipped, unclipped)] == [
         {"adversary clipped to [0, 1]"},
         {"adversary not clipped"},
@@ -81,9 +82,21 @@ def test_c7() -> None:
     assert list(clipped[3].values) == pytest.approx([70.0] * 3)
     assert list(clipped[4].values) == pytest.approx([-4.0] * 3)
     assert list(unclipped[4].values) == pytest.approx([1.0])
-    assert list(clipped[7].values) == pytest.approx([80.0 - 75.0 - jitter(seed) - 0.1 for seed in SEEDS])
-    assert list(unclipped[7].values) == pytest.approx([78.0 - 70.0])
-    assert len(c7.figure(found).axes) == 6
+    # Clean, clipped and not clipped: 90, 80 and 78 on one pixel, 98.5, 9 and 4 on both.
+    values = [[list(claim.values) for claim in part[5:]] for part in (clipped, unclipped)]
+    np.testing.assert_allclose(values[0], [[98.5 - 90], [80 - 9], [80 - 76]])
+    np.testing.assert_allclose(values[1], [[98.5 - 90], [78 - 4], [78 - 70]])
+
+
+def test_c7_draws_exact_solutions_beside_exact_ones() -> None:
+    *_, few = c7.figure(make_results(LINEAR, measurements=linear_rows())).axes
+    levels = [
+        line.get_ydata()[0] for line in few.lines if len(set(line.get_xdata())) == 2 and line.get_marker() == "None"
+    ]
+    # The exact adversarial classifiers on both pixels, each under its attack; clean is that of the clipped one.
+    np.testing.assert_allclose(levels, [94.5 - 0.1, 76 - 0.1, 70 - 0.1])
+    named = {line.get_label() for line in few.lines if not str(line.get_label()).startswith("_")}
+    assert all("exact" in str(name) for name in named)
 
 
 def test_c7_holds_on_the_numbers_of_table_5() -> None:

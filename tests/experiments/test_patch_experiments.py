@@ -188,4 +188,8 @@ def test_the_table_of_minima_has_errors_in_percent() -> None:
     assert table.loc[("robust", 1.0), "not_excluded"] == 25
     assert table.loc[("robust", 1.0), "all_attacks"] == 0
     assert table.loc[("non-robust", 1.0), "all_attacks"] == 100
-    assert d2_two_minima.figure(found).axes
+    _, *errors = d2_two_minima.figure(found).axes
+    labels = [label for axes in errors[:2] for label in axes.get_xticklabels()]
+    assert [label.get_text() for label in labels] == ["0.1", "1", "30"] * 2
+    # Upright labels of narrow columns run into one another.
+    assert {label.get_rotation() for label in labels} == {45.0}

@@ -141,6 +141,36 @@ def test_a12_a_wrong_optimum_is_reported(results: dict[str, Results]) -> None:
         assert verdict("A12", replace(given, measurements=rows), "Theorem 1: for a fixed trace") == "contradicted"
 
 
+def test_a13_the_radius_is_written_beside_the_boundaries(results: dict[str, Results]) -> None:
+    figure = load_experiment("A13").figure
+    assert figure is not None
+    drawn = figure(results["A13"])
+    assert find_faults(drawn) == []
+    (axes,) = drawn.axes
+    (text,) = (each for each in axes.texts if each.get_text().startswith("eps"))
+    box = text.get_window_extent()
+    for line in (each for each in axes.lines if each.get_linestyle() != "None"):
+        points = line.get_transform().transform(line.get_path().interpolated(500).vertices)
+        assert not (((points > box.min) & (points < box.max)).all(axis=1)).any()
+
+
+def test_c8_has_a_legend_per_panel_and_one_black_line(results: dict[str, Results]) -> None:
+    figure = load_experiment("C8").figure
+    assert figure is not None
+    drawn = figure(results["C8"])
+    assert drawn.legends == []
+    *legends, left, right = drawn.axes
+    for place, axes in zip(legends, (left, right), strict=True):
+        legend = place.get_legend()
+        assert legend is not None
+        assert [text.get_text() for text in legend.get_texts()] == axes.get_legend_handles_labels()[1]
+    black = [
+        line.get_label() for axes in (left, right) for line in axes.lines if line.get_color() in ("black", "#000000")
+    ]
+    assert len(black) == 1
+    assert str(black[0]).startswith("bound")
+
+
 def test_a13_leaning_on_the_second_feature_is_reported(results: dict[str, Results]) -> None:
     given = results["A13"]
     assert verdict("A13", given, "Robust training forces") == "held"

@@ -23,6 +23,12 @@ from robustfeatures.training.settings import Model
 from tests.experiments.two_pathways_rows import SEEDS, STUDIES, grid_rows, results, verdicts
 
 
+def ends_of_pathway_2(given: Results) -> list[tuple[float, float]]:
+    """The published values that the second panel of B1 marks."""
+    lines = [line for line in b1.figure(given).axes[1].lines if line.get_marker() == "D"]
+    return [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in lines]
+
+
 def curves() -> pd.DataFrame:
     """40 epochs. Robust accuracy of pathway 1 peaks at epoch 10 and falls; that of pathway 2 levels off at 16."""
     epochs = np.arange(1, 41)
@@ -51,6 +57,9 @@ def curves() -> pd.DataFrame:
 
 def test_b1_measures_where_curves_turn() -> None:
     given = results(b1.Settings(pathway_1="a", pathway_2="b", window=1), curves())
+    assert ends_of_pathway_2(given) == []
+    printed = pd.DataFrame([{"row": "pathway 2", "probe": "validation", "eps": 0, "accuracy": 81.0}])
+    assert ends_of_pathway_2(replace(given, published=printed, comparable=True)) == [(40, 81.0)]
     table = b1.table(given).set_index(["row", "probe"])["turning_epoch"]
     assert table["pathway 1", "robust"] == 10
     assert table["pathway 1", b1.CORRELATION] == 11

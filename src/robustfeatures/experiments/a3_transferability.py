@@ -124,7 +124,7 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def figure(results: Results) -> Figure:
-    """Per kind of attack: the matrix of transfer rates, and below it the rates of the study's own network."""
+    """Per kind of attack: the matrix of transfer rates, and below it its first row against accuracies."""
     from robustfeatures.experiments.shared.transfer_plots import plot_matrices_and_lines
 
     return plot_matrices_and_lines(_rates(results), _rates_of_own_network(results), attacks=ATTACKS)
@@ -180,7 +180,7 @@ EXPERIMENT = Experiment(
         "targeted attack succeeds only if the prediction is t(y) = (y + 1) mod C. The diagonal is between two "
         "networks of one architecture. Means over seeds. Below: the first row against the accuracy on D of each "
         "architecture trained on D_det. Large points are means over seeds, small points the seeds. r is Pearson's "
-        "correlation of the means with its 95 % interval (Fisher's z). A least-squares line is drawn only through "
-        "five or more clusters of means."
+        "correlation of the means. With five or more clusters of means it has a 95 % interval (Fisher's z) and a "
+        "least-squares line. With fewer it is not tested."
     ),
 )

@@ -156,9 +156,13 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def figure(results: Results) -> Figure:
-    """Curves over the epochs, one panel per pathway; thick lines are smoothed, thin lines are not."""
+    """Curves over the epochs, one panel per pathway; thick lines are smoothed, thin lines are not.
+
+    The paper prints values at the end of the training, which stand at the end of the curves.
+    """
     from robustfeatures.experiments.shared.plots import curves
 
+    printed = results.comparable_rows
     return curves(
         _smooth(results),
         panel="row",
@@ -168,6 +172,7 @@ def figure(results: Results) -> Figure:
         value="smoothed",
         raw="accuracy",
         ylabel="accuracy (%), correlation x 100",
+        published=None if printed is None else printed.rename(columns={"accuracy": "smoothed"}),
     )
 
 

@@ -186,6 +186,7 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     claims=claims,
+    marks_published=False,
     caption=(
         "Accuracy on the test split of D (non-robust) and on it relabelled by t(y) = (y + 1) mod C (D_shift, robust). "
         "Networks were trained on D_det with each cell of the grid. The heat map shows their difference, means over "

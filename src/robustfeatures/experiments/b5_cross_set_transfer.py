@@ -90,6 +90,7 @@ def figure(results: Results) -> Figure:
         bar="tested_on",
         bar_label=lambda name: f"on {name}",
         xlabel="trained on" if results.settings.independent else "trained on (two halves of one source)",
+        published=results.comparable_rows,
     )
 
 

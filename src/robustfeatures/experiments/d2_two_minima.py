@@ -145,17 +145,13 @@ def _draw_risk(axes: Axes, part: pd.DataFrame, minimum: str, number: int) -> lis
 
 def _draw_errors(axes: Axes, part: pd.DataFrame) -> AxesImage:
     """The error in percent under each attack, a row, at each scale, a column: curves would hide each other."""
-    import numpy as np
-
-    from robustfeatures.experiments.shared.plots.matrices import COLOUR_MAP
+    from robustfeatures.experiments.shared.plots.matrices import COLOUR_MAP, write_numbers
 
     errors = part[list(DRAWN)].to_numpy(dtype=float).T
     drawn = axes.imshow(errors, cmap=COLOUR_MAP, vmin=0, vmax=100, aspect="auto", interpolation="nearest")
-    for (row, column), error in np.ndenumerate(errors):
-        colour = "black" if error > 50 else "white"
-        axes.text(column, row, f"{error:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    write_numbers(drawn, errors, "{:.0f}".format)
     axes.set_yticks(range(len(DRAWN)), list(DRAWN.values()))
-    axes.set_xticks(range(len(part)), [f"{scale:g}" for scale in part.index])
+    axes.set_xticks(range(len(part)), [f"{scale:g}" for scale in part.index], rotation=45)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     return drawn

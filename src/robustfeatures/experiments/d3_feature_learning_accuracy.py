@@ -31,6 +31,8 @@ LEARNER_SEED = 2000
 
 NON_ROBUST, ROBUST = "non-robust learning", "robust learning"
 TEST_IMAGES = "test images"
+# What Table 1 calls the accuracy under attack.
+ATTACKED = "robust"
 PROBES = (
     Probe(name="clean", input="data", split="test"),
     Probe(name=NON_ROBUST, input="non-robust", split="test"),
@@ -85,7 +87,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 def select_measures(results: Results) -> pd.DataFrame:
     """The rows of Table 1, one per training, seed and measure: columns row, seed, measure, accuracy."""
     rows = results.evaluations
-    of_radius = rows["eps"].eq(0).map({True: "clean", False: "robust"})
+    of_radius = rows["eps"].eq(0).map({True: "clean", False: ATTACKED})
     measured = rows.assign(measure=rows["images"].where(rows["images"] != TEST_IMAGES, of_radius))
     return measured[["row", "seed", "measure", "accuracy"]]
 
@@ -99,10 +101,24 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def figure(results: Results) -> Figure:
-    """Curves over the epochs, one panel per training, as in Figures 4 and 5."""
+    """Curves over the epochs, one panel per training, as in Figures 4 and 5; at the end the values of Table 1."""
+    import pandas as pd
+
     from robustfeatures.experiments.shared.plots import curves
 
-    return curves(results.histories, panel="row", line="probe", x="epoch", xlabel="epoch")
+    printed, rows = results.comparable_rows, results.histories
+    attacked = select_measures(results).rename(columns={"measure": "probe"})
+    attacked = attacked[attacked["probe"] == ATTACKED].assign(epoch=rows["epoch"].max())
+    under_attack = f"under attack, {results.name_radius(results.settings.eps)}"
+    return curves(
+        pd.concat([rows, attacked]),
+        panel="row",
+        line="probe",
+        line_label=lambda name: under_attack if name == ATTACKED else name,
+        x="epoch",
+        xlabel="epoch",
+        published=None if printed is None else printed.rename(columns={"measure": "probe"}),
+    )
 
 
 def claims(results: Results) -> list[Claim]:
@@ -151,6 +167,7 @@ EXPERIMENT = Experiment(
         "Accuracy per epoch of standard and of adversarial training on D. Clean is the accuracy on the test split. "
         "Non-robust learning is that on images which a separate standard reference network cannot distinguish from "
         "the test split. For robust learning the reference network is adversarially trained. Lines are means over "
-        "seeds, bands standard deviations."
+        "seeds, bands standard deviations. The marks at the last epoch are the accuracy of the trained networks under "
+        "{attack}."
     ),
 )

@@ -126,13 +126,16 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def figure(results: Results) -> Figure:
-    """Matrices of success, source by target: a panel per victim and attack."""
+    """Matrices of success, source by target: a panel per victim and attack; the scale ends at the largest, in tens."""
+    import math
+
     import pandas as pd
 
     from robustfeatures.experiments.shared.plots import heat_map
 
     rows = success_rates(results).sort_values("victim", kind="stable", ascending=False)
     rows = rows.assign(panel=rows["row"] + ", victim trained: " + rows["victim"])
+    largest = rows.groupby(["panel", "pair"])["success"].mean().max()
     # The empty diagonal comes first, so rows and columns have the order of the classes.
     diagonal = rows.drop_duplicates("source").assign(target=lambda each: each["source"], success=float("nan"))
     return heat_map(
@@ -144,7 +147,7 @@ def figure(results: Results) -> Figure:
         label="success (%)",
         xlabel="target class",
         ylabel="source class",
-        limits=(0.0, 100.0),
+        limits=(0.0, max(10.0, 10.0 * math.ceil(largest / 10))),
         cell="{:.0f}".format,
     )
 
@@ -207,6 +210,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"success": "%", "unattacked": "%"},
     names={"row": "attack"},
+    marks_published=False,
     caption=(
         "Share of test images of each class that a network classifies as the target class after an attack. The "
         "attack moves the representation of an image towards that of a random test image of the target class. The "

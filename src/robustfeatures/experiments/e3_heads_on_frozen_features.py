@@ -1,7 +1,8 @@
 """E3: heads trained on frozen features to tell two classes or all of them apart: averaged and decoupled features.
 
-feature-averaging-2025, Figure 1 on CIFAR-10. The slides show the matrices and define a cell, but give no other
-setting; `measurements/feature_heads.py` states our choices.
+feature-averaging-2025, Figure 1. The slides show the matrices, under "Real-World Experiments", and define a cell, but
+name no data set and give no other setting. The data set is our choice; `measurements/feature_heads.py` states the
+others.
 """
 
 from __future__ import annotations
@@ -100,13 +101,15 @@ def figure(results: Results) -> Figure:
     rows = results.measurements
     return heat_map(
         rows.assign(feature=rows["feature"].map(names)),
+        # Both heads, and the claim on two classes, split the classes here.
+        divide=len(names) // 2,
         row="neuron",
         column="feature",
         value="cosine",
         panel="head",
         label="cosine",
         xlabel="feature of the class",
-        ylabel="neuron",
+        ylabel="neuron (2-class) or class",
         limits=(-1.0, 1.0),
         cell="{:.1f}".format,
     )
@@ -178,8 +181,8 @@ EXPERIMENT = Experiment(
         "Cosines between each neuron's weight and each class's feature, of heads trained on frozen features. The "
         "2-class head tells the first half of the classes from the second. The k-class head tells all classes apart; "
         "its cosines are means over the neurons of a class. The first panel has the cosines of the features with one "
-        "another. Features are class means of the frozen representation minus its overall mean. Means over seeds. In "
-        "the table coefficients are lambda D: what each step of gradient descent adds of the images of a class to a "
-        "weight, summed."
+        "another; its rows are classes. White lines divide the two halves of the classes. Features are class means of "
+        "the frozen representation minus its overall mean. Means over seeds. In the table coefficients are lambda D: "
+        "what each step of gradient descent adds of the images of a class to a weight, summed."
     ),
 )

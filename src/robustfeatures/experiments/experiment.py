@@ -99,6 +99,7 @@ class Experiment:
     `measured_claims` are those that read histories or measurements, where `claims` reads evaluations alone. With one
     seed only the latter have an interval, that over test images.
     `{attack}` in the caption stands for norm and attacks of the evaluations (`Results.attack`).
+    `marks_published`: whether the figure marks published values where they are comparable; the table shows them anyway.
     """
 
     id: str
@@ -113,3 +114,4 @@ class Experiment:
     units: Mapping[str, str] = field(default_factory=lambda: {"accuracy": "%"})
     names: Mapping[str, str] = field(default_factory=lambda: {"row": "network"})
     caption: str = ""
+    marks_published: bool = True

@@ -65,7 +65,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             for row, model in models.items()
         ]
         on_train = pieces.evaluation(source, eps=(0.0,), split="train")
-        found.append(Need(f"{WEAK} (train split)", seed, on_train))
+        found.append(Need(f"{WEAK} (tested on the train split)", seed, on_train))
     return found
 
 
@@ -74,7 +74,7 @@ def _clean(results: Results) -> pd.DataFrame:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """One line per training set; that of the train split says how many errors there were to learn from."""
+    """One line per training set; that tested on the train split says how many errors there were to learn from."""
     from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 
     return add_published(summarise_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])

@@ -1,8 +1,9 @@
 """Heads of ReLU neurons on frozen features: the cosine between each neuron's weight and each class's feature.
 
-feature-averaging-2025, Figure 1 on CIFAR-10: "each element in the matrix located at position (i, j) is the average
+feature-averaging-2025, Figure 1: "each element in the matrix located at position (i, j) is the average
 cosine value of the angle between the weight vector of i-th neuron and the feature vector of the j-th feature". The
-slides do not define features and heads for real images. This module applies the definitions of their theory:
+slides name no data set for this figure, and do not define features and heads for real images. This module applies the
+definitions of their theory:
 
 - x is the frozen representation. Its mean over the training images is subtracted, and x is scaled to a mean square
   length of D. The clusters of the theory have this length, because their centres have the length sqrt(D). The feature

@@ -36,7 +36,10 @@ TRAININGS = ("standard", "adversarial")
 def draw_initial_weights(
     constants: PatchConstants, generator: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Filters (k, m, d) with independent entries N(0, 1/d), Section 2.4."""
+    """Filters (k, m, d) with independent entries N(0, 1/d).
+
+    Section 2.4 says only "the standard Xavier initialization"; the variance 1/d is our reading.
+    """
     shape = (constants.classes, constants.width, constants.dimension)
     deviation = 1 / math.sqrt(constants.dimension)
     return deviation * torch.randn(shape, generator=generator, dtype=dtype)
@@ -54,7 +57,8 @@ def train_step(
 def correlations(weights: Tensor, constants: PatchConstants) -> tuple[float, float]:
     """The normalised correlations <w_ir, u_i> / |w_ir| and <w_ir, v_i> / |w_ir|.
 
-    Each is the maximum over the filters of a class, averaged over classes.
+    Each is the maximum over the filters of a class, averaged over classes. This is our reading: the formula of Section
+    6.1 is lost in the text that we have.
     """
     normalised = weights / weights.norm(dim=2, keepdim=True)
     robust, non_robust = (

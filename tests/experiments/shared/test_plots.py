@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -27,7 +28,15 @@ from robustfeatures.experiments.shared.plots import (
 )
 from robustfeatures.experiments.shared.plots.images import CELL, LONGEST_LABEL
 from robustfeatures.experiments.shared.plots.samples import choose_magnification
-from robustfeatures.experiments.shared.plots.style import DPI, WIDEST, accuracy_limits, text_width, wrap
+from robustfeatures.experiments.shared.plots.style import (
+    DPI,
+    WIDEST,
+    accuracy_limits,
+    contrasting,
+    text_width,
+    ticks_at,
+    wrap,
+)
 from robustfeatures.experiments.shared.sources import split_sources
 from robustfeatures.experiments.shared.summaries import count_clusters
 from robustfeatures.experiments.shared.transfer_plots import plot_matrices_and_lines
@@ -133,6 +142,22 @@ def test_published_values_without_a_place_stand_at_the_end() -> None:
     assert [hollow_points(axes) for axes in figure.axes] == [[], [(7, 99.0)]]
 
 
+def test_thick_and_thin_lines_are_named_and_a_single_point_is_a_mark() -> None:
+    rows = make_rows(("probe", ("train", "robust")), ("epoch", (1, 2, 7))).assign(smoothed=50.0)
+    figure = curves(rows, line="probe", x="epoch", xlabel="epoch", value="smoothed", raw="accuracy")
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["train", "robust", "moving average", "each epoch"]
+    thick, thin = (figure.legends[0].legend_handles[at].get_linewidth() for at in (2, 3))
+    assert thick > 2 * thin
+    measured = [line.get_ydata() for line in figure.axes[0].lines if line.get_linewidth() == thin]
+    np.testing.assert_allclose(measured[0], rows[rows["probe"] == "train"].groupby("epoch")["accuracy"].mean())
+    plain = curves(rows, line="probe", x="epoch", xlabel="epoch")
+    assert [text.get_text() for text in plain.legends[0].get_texts()] == ["train", "robust"]
+    at_end = rows[(rows["probe"] == "train") | (rows["epoch"] == 7)]
+    train, robust = curves(at_end, line="probe", x="epoch", xlabel="epoch").axes[0].lines
+    assert (train.get_linestyle(), robust.get_linestyle(), robust.get_marker()) == ("-", "None", "s")
+
+
 def test_a_heat_map_shows_its_values() -> None:
     rows = make_rows(("source", ("a", "b")), ("target", ("a", "b", "c"))).assign(part="untargeted")
     figure = heat_map(
@@ -166,6 +191,42 @@ def test_one_scale_for_all_panels() -> None:
     assert {axes.images[0].get_clim() for axes in figure.axes[:2]} == {(-1, 1)}
 
 
+def test_colours_may_be_of_another_column_than_the_numbers() -> None:
+    rows = make_rows(("neuron", (0, 1)), ("cluster", (0, 1))).assign(accuracy=lambda found: found["neuron"] / 5 - 0.001)
+    names = {"row": "neuron", "column": "cluster", "value": "accuracy", "xlabel": "cluster", "ylabel": "neuron"}
+    shares = rows.assign(share=rows["accuracy"] / 0.199)
+    axes = heat_map(shares, **names, label="share", colour="share", limits=(-1, 1), divide=1).axes[0]  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.asarray(axes.images[0].get_array())[1], [1.0, 1.0])
+    # A number that is rounded to zero has no sign.
+    assert [text.get_text() for text in axes.texts] == ["0.0", "0.0", "0.2", "0.2"]
+    across, down = axes.lines
+    assert (set(across.get_ydata()), set(down.get_xdata())) == ({0.5}, {0.5})
+
+
+def test_numbers_contrast_with_their_cells() -> None:
+    """At least 4.5 to 1, as the accessibility guidelines ask for."""
+    shades = np.linspace(0, 1, 101)
+    for colours in (colormaps["cividis"](shades), colormaps["Greys"](shades)):
+        for colour in colours:
+            linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]]
+            luminance = np.dot(linear, (0.2126, 0.7152, 0.0722))
+            ratio = (luminance + 0.05) / 0.05 if contrasting(colour) == "black" else 1.05 / (luminance + 0.05)
+            assert ratio >= 4.5
+    # An empty cell is white.
+    assert contrasting((0.0, 0.0, 0.0, 0.0)) == "black"
+
+
+def test_ticks_stand_where_something_was_measured() -> None:
+    axes = Figure().subplots()
+    axes.plot([0, 0.0005, 0.001, 0.004, 0.008], [0, 0, 0, 0, 0])
+    ticks_at(axes, [0.001, 0, 0.0005, 0.004, 0.008], 2.0)
+    assert list(axes.get_xticks()) == [0, 0.0005, 0.001, 0.004, 0.008]
+    # 0.0005 and 0.001 are a tenth of an inch apart, and as near to 0.
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "", "", "0.004", "0.008"]
+    ticks_at(axes, [0.001, 0, 0.0005, 0.004, 0.008], 20.0)
+    assert "" not in {label.get_text() for label in axes.get_xticklabels()}
+
+
 def transfer_scatter(accuracies: list[float]) -> tuple[Axes, pd.DataFrame]:
     """The lower panel of A3 for networks of these accuracies, each with three seeds, and the means."""
     rows = make_rows(("target", tuple("abcdefg"[: len(accuracies)])))
@@ -173,6 +234,10 @@ def transfer_scatter(accuracies: list[float]) -> tuple[Axes, pd.DataFrame]:
     rows = rows.assign(transfer_rate=0.5 * rows["accuracy"] + rng.normal(size=len(rows)), attack="untargeted")
     matrix = rows.merge(rows[["target"]].drop_duplicates().rename(columns={"target": "row"}), how="cross")
     figure = plot_matrices_and_lines(matrix, rows, attacks=["untargeted"])
+    # Of the first row, which stands above.
+    assert figure.subfigs[1].axes[0].get_title().startswith("untargeted examples of a\n")
+    assert not figure.legends
+    assert {text.get_text() for text in figure.subfigs[1].legends[0].get_texts()} >= set(rows["target"])
     return figure.axes[1], rows.groupby("target")[["accuracy", "transfer_rate"]].mean()
 
 
@@ -181,15 +246,15 @@ def test_transfer_through_five_clusters_has_a_line_through_the_means() -> None:
     slope, intercept = np.polyfit(means["accuracy"], means["transfer_rate"], 1)
     (fitted,) = (line for line in axes.lines if line.get_linestyle() == "-")
     np.testing.assert_allclose(fitted.get_ydata(), intercept + slope * np.asarray(fitted.get_xdata()))
-    assert f"r = {np.corrcoef(means.T)[0, 1]:.2f}" in axes.get_title()
+    assert f"r = {np.corrcoef(means.T)[0, 1]:.2f} (95 % interval" in axes.get_title()
     # Five networks, five markers.
     assert len({line.get_marker() for line in axes.lines if line.get_markersize() == 7}) == 5
 
 
 def test_transfer_through_two_clusters_has_points_and_r_alone() -> None:
-    axes, _ = transfer_scatter([2.0, 2.5, 39.0, 40.0, 41.0])
+    axes, means = transfer_scatter([2.0, 2.5, 39.0, 40.0, 41.0])
     assert not [line for line in axes.lines if line.get_linestyle() == "-"]
-    assert axes.get_title().startswith("r = ")
+    assert axes.get_title().endswith(f"\nr = {np.corrcoef(means.T)[0, 1]:.2f}, not tested: 2 clusters")
 
 
 @pytest.mark.parametrize(("values", "clusters"), [([1, 2, 3, 4, 5], 5), ([0, 1, 50, 51, 100], 3), ([7, 7], 1)])

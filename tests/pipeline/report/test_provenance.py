@@ -55,6 +55,10 @@ def test_published_values_that_are_not_shown_are_told(planned: tuple[dict[str, A
     other = describe_provenance(a1, results(comparable=False), *planned)
     assert any("nothing is compared" in line for line in other)
     assert not any("hollow" in line for line in other)
+    # Their figure cannot mark them, so only the table shows them.
+    unmarked = describe_provenance(replace(a1, marks_published=False), results(comparable=True), *planned)
+    assert any("in the table alone: Table 7, CIFAR-10" in line for line in unmarked)
+    assert not any("hollow" in line for line in unmarked)
     none = describe_provenance(a1, replace(results(comparable=False), published=None), *planned)
     assert any("prints no numbers" in line for line in none)
 

@@ -19,12 +19,15 @@ from robustfeatures.experiments.shared.plots.style import (
     WIDEST,
     accuracy_limits,
     log_axis,
+    ticks_at,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 YLABEL = "accuracy (%)"
+# Inches of a panel, and of its vertical axis with its label.
+PANEL, AXIS = 4.4, 0.8
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
@@ -76,12 +79,13 @@ def plot_panels(
 ) -> Figure:
     """Accuracy (percent) against `x`: a panel per norm on one scale of accuracy, a line per value of `line`.
 
-    Lines are means over seeds, bands standard deviations within 0 to 100 %.
+    Lines are means over seeds, bands standard deviations within 0 to 100 %. A logarithmic axis has its ticks where
+    something was measured.
     `crossings` (columns norm, `line`, crossing, crossing_low, crossing_high) stand in a strip below each panel.
     """
     norms = list(rows["norm"].unique())
     strip = crossings is not None and crossings["crossing"].notna().any()
-    figure = Figure(figsize=(min(4.4 * len(norms), WIDEST), 4.6 if strip else 3.4), layout="constrained")
+    figure = Figure(figsize=(min(PANEL * len(norms), WIDEST), 4.6 if strip else 3.4), layout="constrained")
     grid = figure.subplots(
         2 if strip else 1, len(norms), squeeze=False, sharey="row", height_ratios=(4, 1) if strip else (1,)
     )
@@ -94,18 +98,20 @@ def plot_panels(
             label = "" if each is None else line_label(each)
             draw_mean(axes, mine, x=x, value="accuracy", ylabel=YLABEL, number=number, label=label)
         if log_x:
-            log_axis(axes, "x")
+            for place in grid[:, column]:
+                log_axis(place, "x")
         axes.set_title(norm, fontsize=TITLE, pad=6 if line is None else 22)
         if line is not None:
             axes.legend(frameon=False, fontsize=SMALL, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=len(lines))
         if strip:
             assert crossings is not None
             found = crossings[crossings["norm"] == norm].dropna(subset="crossing").to_dict("records")
-            if log_x:
-                log_axis(grid[1, column], "x")
             placed = [(lines.index(row[line]), row) for row in found]
             _strip(grid[1, column], axes, placed)
             heights += [-number for number, _ in placed]
+        if log_x:
+            for place in grid[:, column]:
+                ticks_at(place, part[x].unique(), figure.get_figwidth() / len(norms) - AXIS)
         grid[-1, column].set_xlabel(xlabel)
     if strip:
         # The strips share their limits, also one without a crossing.

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from robustfeatures.experiments.shared.plots.matrices import write_numbers
 from robustfeatures.experiments.shared.plots.style import (
     COLOURS,
     MARKERS,
@@ -19,6 +20,7 @@ from robustfeatures.experiments.shared.plots.style import (
     WIDEST,
     label_horizontal,
     legend_above,
+    wrap,
 )
 from robustfeatures.experiments.shared.summaries import (
     FEWEST_CLUSTERS,
@@ -31,17 +33,22 @@ from robustfeatures.experiments.shared.summaries import (
 def plot_matrices_and_lines(rates: pd.DataFrame, beside: pd.DataFrame, *, attacks: Sequence[str]) -> Figure:
     """A column per kind of attack: `rates` (row, target, attack, seed, transfer_rate in percent) above `beside`.
 
-    `beside` has the columns target, attack, seed, transfer_rate and accuracy, both in percent.
+    `beside` has the columns target, attack, seed, transfer_rate and accuracy, both in percent, of the first row.
     """
-    figure = Figure(figsize=(min(4.4 * len(attacks), WIDEST), 7.0), layout="constrained")
-    grid = figure.subplots(2, len(attacks), squeeze=False, height_ratios=(1, 1.1))
+    width = min(4.4 * len(attacks), WIDEST)
+    figure = Figure(figsize=(width, 7.6), layout="constrained")
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(1, 1.3))[:, 0]
+    matrices, scatters = (list(part.subplots(1, len(attacks), squeeze=False)[0]) for part in (above, below))
+    own = rates["row"].iloc[0]
     for column, attack in enumerate(attacks):
-        _matrix(grid[0, column], rates[rates["attack"] == attack], named=column == 0)
-        grid[0, column].set_title(attack, fontsize=TITLE)
-        _scatter(grid[1, column], beside[beside["attack"] == attack])
-    label_horizontal(figure, list(grid[1]), "accuracy on D, trained on D_det (%)")
-    grid[1, 0].set_ylabel("transfer rate (%)")
-    legend_above(figure, grid[1, 0].get_legend_handles_labels()[0])
+        _matrix(matrices[column], rates[rates["attack"] == attack], named=column == 0)
+        matrices[column].set_title(attack, fontsize=TITLE)
+        found = _scatter(scatters[column], beside[beside["attack"] == attack])
+        shown = wrap(f"{attack} examples of {own}", width / len(attacks) - 0.8)
+        scatters[column].set_title("\n".join(line for line in (shown, found) if line), fontsize=TEXT)
+    label_horizontal(below, scatters, "accuracy on D, trained on D_det (%)")
+    scatters[0].set_ylabel("transfer rate (%)")
+    legend_above(below, scatters[0].get_legend_handles_labels()[0])
     return figure
 
 
@@ -49,12 +56,8 @@ def _matrix(axes: Axes, rates: pd.DataFrame, *, named: bool) -> None:
     names = list(rates["row"].unique())
     values = rates.pivot_table(index="row", columns="target", values="transfer_rate", dropna=False)
     matrix = values.reindex(index=names, columns=names).to_numpy(dtype=float)
-    axes.imshow(matrix, cmap="Greys", vmin=0, vmax=100, aspect="auto", interpolation="nearest")
-    for (row, column), value in np.ndenumerate(matrix):
-        shown = "-" if np.isnan(value) else f"{value:.0f}"
-        axes.text(
-            column, row, shown, ha="center", va="center", color="white" if value > 55 else "black", fontsize=SMALL
-        )
+    drawn = axes.imshow(matrix, cmap="Greys", vmin=0, vmax=100, aspect="auto", interpolation="nearest")
+    write_numbers(drawn, matrix, "{:.0f}".format, points=SMALL, missing="-")
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor", fontsize=SMALL)
     axes.set_yticks(range(len(names)), names if named else [""] * len(names), fontsize=SMALL)
     axes.set_xlabel("fooled network (cells: transfer rate, %)")
@@ -64,8 +67,11 @@ def _matrix(axes: Axes, rates: pd.DataFrame, *, named: bool) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
-    """Networks as large points, their seeds as small ones, and r; a line through enough clusters of networks."""
+def _scatter(axes: Axes, beside: pd.DataFrame) -> str:
+    """Networks as large points, their seeds as small ones; a line through enough clusters of networks.
+
+    Return r in words, with its interval where the claim has one, or nothing where there is no r.
+    """
     for number, (name, seeds) in enumerate(beside.groupby("target", sort=False)):
         style: dict[str, Any] = {
             "color": COLOURS[number % len(COLOURS)],
@@ -74,12 +80,15 @@ def _scatter(axes: Axes, beside: pd.DataFrame) -> None:
         }
         axes.plot(seeds["accuracy"], seeds["transfer_rate"], markersize=2.5, alpha=0.6, **style)
         axes.plot(seeds["accuracy"].mean(), seeds["transfer_rate"].mean(), markersize=7, label=str(name), **style)
-    means = average_architectures(beside)
-    if len(means) > 2 and means.nunique().min() > 1:
-        found = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist())
-        axes.set_title(f"r = {found.value:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})", fontsize=TEXT)
-        if count_clusters(means["accuracy"]) >= FEWEST_CLUSTERS:
-            slope, intercept = np.polyfit(means["accuracy"], means["transfer_rate"], 1)
-            ends = np.array([means["accuracy"].min(), means["accuracy"].max()])
-            axes.plot(ends, intercept + slope * ends, "-", color="black", linewidth=0.8, label="least squares")
     axes.set_ylim(-2, 102)
+    means = average_architectures(beside)
+    if len(means) < 3 or means.nunique().min() == 1:
+        return ""
+    found = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist())
+    clusters = count_clusters(means["accuracy"])
+    if clusters < FEWEST_CLUSTERS:
+        return f"r = {found.value:.2f}, not tested: {clusters} cluster{'s' if clusters > 1 else ''}"
+    slope, intercept = np.polyfit(means["accuracy"], means["transfer_rate"], 1)
+    ends = np.array([means["accuracy"].min(), means["accuracy"].max()])
+    axes.plot(ends, intercept + slope * ends, "-", color="black", linewidth=0.8, label="least squares")
+    return f"r = {found.value:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})"

@@ -38,7 +38,7 @@ def describe_provenance(
     lines += describe_recipes(recipes)
     if seeds:
         lines.append(f"Seeds: {', '.join(map(str, seeds))}.")
-    lines.append(f"Paper: {experiment.paper}. {_describe_published(results)}")
+    lines.append(f"Paper: {experiment.paper}. {_describe_published(experiment, results)}")
     target = next(name for name in record["outputs"] if not name.endswith((".txt", ".pdf")))
     lines.append(f"To make it alone: snakemake --cores all --config study={record['study']} results/{target}")
     return [make_printable(line) for line in lines]
@@ -70,10 +70,12 @@ def describe_what_is_shown(experiment: Experiment, results: Results) -> str:
     return experiment.caption.replace("{attack}", results.attack)
 
 
-def _describe_published(results: Results) -> str:
+def _describe_published(experiment: Experiment, results: Results) -> str:
     if results.published is None:
         return "It prints no numbers to compare with."
     where = f"{results.published_source}, {results.published_setting}"
+    if results.comparable and not experiment.marks_published:
+        return f"Published values, shown in the table alone: {where}."
     if results.comparable:
         return f"Published values, shown as hollow diamonds where the paper prints them: {where}."
     return f"Published values ({where}): data or networks are not this study's, so nothing is compared with them."

@@ -32,6 +32,9 @@ from robustfeatures.experiments.shared.plots.style import (
 # Curves with at most this many points mark each of them. Longer curves have about as many markers if line styles alone
 # do not tell them apart.
 FEW_POINTS = 15
+# The look of unsmoothed lines, and the colour of legend entries that are about lines of every colour.
+THIN: dict[str, Any] = {"lw": 0.5, "alpha": 0.6}
+EVERY_COLOUR = "0.4"
 
 
 def curves(
@@ -53,10 +56,11 @@ def curves(
 ) -> Figure:
     """`value` against `x`: a panel per value of `panel`, a line with its band over seeds per value of `line`.
 
-    Lines are means, bands standard deviations; those of percentages stay within 0 to 100. `raw` names the unsmoothed
-    values, drawn thin. `published` (`results.comparable_rows`) has the columns `panel`, `line`, `value` and `x`, drawn
-    as hollow diamonds. Without `x` they stand at the end of the curve. `levels` are further rows by name, whose
-    `value` does not depend on `x`: their mean is a line across every panel, with its published value at the beginning.
+    Lines are means, bands standard deviations; those of percentages stay within 0 to 100. If `value` is a moving
+    average, `raw` names what it is the average of, drawn thin. `published` (`results.comparable_rows`) has the columns
+    `panel`, `line`, `value` and `x`, drawn as hollow diamonds. Without `x` they stand at the end of the curve. `levels`
+    are further rows by name, whose `value` does not depend on `x`: their mean is a line across every panel, with its
+    published value at the beginning.
     """
     panels, lines = distinct(rows[panel]) if panel else [None], distinct(rows[line])
     width = 4.5 if len(panels) == 1 else 4.0 if len(panels) == 2 else 3.2
@@ -69,35 +73,47 @@ def curves(
             mine = part[part[line] == each]
             if not len(mine):
                 continue
-            many = len(lines) > len(STYLES)
+            many, colour = len(lines) > len(STYLES), COLOURS[number % len(COLOURS)]
             drawn = draw_mean(
                 axes, mine, x=x, value=value, ylabel=ylabel, number=number, label=line_label(each), many=many
             )
             handles.setdefault(each, drawn)
             if raw is not None:
-                means = mine.groupby(x)[raw].mean()
-                axes.plot(means.index.to_numpy(), means, color=COLOURS[number % len(COLOURS)], lw=0.5, alpha=0.6)
+                axes.plot(*zip(*mine.groupby(x)[raw].mean().items(), strict=True), color=colour, **THIN)
             if printed is not None:
                 here = printed[printed[line] == each]
                 places = here[x].to_list() if x in here else [part[x].max()] * len(here)
-                mark_published(axes, places, here[value].to_list(), COLOURS[number % len(COLOURS)])
+                mark_published(axes, places, here[value].to_list(), colour)
         for number, (each, mine) in enumerate((levels or {}).items(), start=len(lines)):
             handles[each] = _draw_level(axes, mine[value], ylabel, number, level_label(each))
             if printed is not None:
-                here = printed[printed[line] == each][value].to_list()
-                mark_published(axes, [part[x].min()] * len(here), here, COLOURS[number % len(COLOURS)])
+                here = printed[printed[line] == each][value]
+                mark_published(axes, [part[x].min()] * len(here), here.to_list(), COLOURS[number % len(COLOURS)])
         if panel is not None:
             axes.set_title(wrap(panel_label(name), width - 0.7, TITLE), fontsize=TITLE)
-        value_axis(axes, ylabel)
-        if axes not in leftmost(grid):
-            axes.set_ylabel("")
-        if log_x:
-            log_axis(axes, "x")
-        elif pd.api.types.is_integer_dtype(rows[x]):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _scale(axes, rows[x], ylabel, named=axes in leftmost(grid), log_x=log_x)
     label_horizontal(figure, grid, xlabel)
-    legend_above(figure, [*handles.values(), *([published_handle()] if published is not None else [])])
+    shown = [*handles.values(), *(_name_widths(xlabel) if raw is not None else [])]
+    legend_above(figure, [*shown, *([published_handle()] if published is not None else [])])
     return figure
+
+
+def _scale(axes: Axes, values: pd.Series, ylabel: str, *, named: bool, log_x: bool) -> None:
+    value_axis(axes, ylabel)
+    if not named:
+        axes.set_ylabel("")
+    if log_x:
+        log_axis(axes, "x")
+    elif pd.api.types.is_integer_dtype(values):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _name_widths(xlabel: str) -> list[Line2D]:
+    """The legend entries of thick and thin lines, which every colour has."""
+    return [
+        Line2D([], [], color=EVERY_COLOUR, lw=2.2, label="moving average"),
+        Line2D([], [], color=EVERY_COLOUR, label=f"each {xlabel}", **THIN),
+    ]
 
 
 def _draw_level(axes: Axes, values: pd.Series, ylabel: str, number: int, label: str) -> Line2D:
@@ -124,17 +140,17 @@ def draw_mean(
 
     Colour, style and marker are those of `number`. Of lines that coincide the later one is narrower, so both are seen.
     The band of an axis labelled in percent stays within 0 to 100. With one seed there is none. `many` marks long curves
-    too.
+    too. A single point is a mark without a line.
     """
     part = rows.groupby(x)[value].agg(["mean", "std"])
     places, colour = part.index.to_numpy(), COLOURS[number % len(COLOURS)]
     (drawn,) = axes.plot(
         places,
         part["mean"].to_numpy(),
-        linestyle=STYLES[number % len(STYLES)],
+        linestyle=STYLES[number % len(STYLES)] if len(part) > 1 else "none",
         marker=MARKERS[number % len(MARKERS)] if many or len(part) <= FEW_POINTS else None,
         markevery=max(1, len(part) // FEW_POINTS),
-        markersize=3.5,
+        markersize=3.5 if len(part) > 1 else 6,
         lw=max(1.0, 2.2 - 0.25 * number),
         color=colour,
         label=label,

@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from robustfeatures.experiments.shared.plots.style import (
     TITLE,
     WIDEST,
+    contrasting,
     distinct,
     label_horizontal,
     leftmost,
@@ -32,6 +34,8 @@ MOST_TICKS = 6
 UNNUMBERED = (4.0, 3.2)
 CELL = (0.42, 0.34)
 NUMBERS = 7
+# The look of the line between two groups of rows or columns.
+DIVISION: dict[str, Any] = {"color": "white", "linewidth": 1.2}
 # Inches of the colour bar, of the labels of rows and columns, and of the longest colour bar.
 ASIDE, LABELS, LONGEST_BAR = 1.1, 0.7, 3.0
 
@@ -47,18 +51,22 @@ def heat_map(
     ylabel: str,
     panel: str | None = None,
     limits: tuple[float, float] | None = None,
+    colour: str | None = None,
+    divide: int | None = None,
     cell: Callable[[float], str] = "{:.1f}".format,
 ) -> Figure:
     """Means of `value` over seeds, a cell per value of `row` and `column`, a panel per value of `panel`, one scale.
 
-    Rows and columns without any value in a panel are left out of it.
+    Rows and columns without any value in a panel are left out of it. `colour` is the column that the colours show,
+    if it is not `value`. A thin line follows the first `divide` rows and columns.
 
-    `label` names the quantity with its unit at the colour bar; `limits` are the ends of the scale: (-1, 1) for cosines.
+    `label` names the coloured quantity with its unit at the colour bar; `limits` are the ends of its scale.
     """
     panels = distinct(rows[panel]) if panel else [None]
     names, columns = distinct(rows[row]), distinct(rows[column])
-    means = rows.groupby([*([panel] if panel else []), row, column])[value].mean()
-    low, high = limits or (float(means.min()), float(means.max()))
+    groups = rows.groupby([*([panel] if panel else []), row, column])
+    means, colours = groups[value].mean(), groups[colour or value].mean()
+    low, high = limits or (float(colours.min()), float(colours.max()))
     numbered = max(len(names), len(columns)) <= MOST_NUMBERS
     width, height = UNNUMBERED
     if numbered:
@@ -70,20 +78,28 @@ def heat_map(
         width, height = max(2.4, each_cell * len(columns) + across), max(1.6, CELL[1] * len(names)) + LABELS
     figure, grid = make_panels(len(panels), width=width, height=height + 0.2, aside=ASIDE, sharey=False)
     for axes, name in zip(grid, panels, strict=True):
-        part = means if panel is None else means.xs(name, level=panel)
-        matrix = part.unstack(column).reindex(index=names, columns=columns).dropna(how="all").dropna(axis=1, how="all")
-        values = matrix.to_numpy(dtype=float)
-        drawn = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+        parts = (means, colours) if panel is None else (means.xs(name, level=panel), colours.xs(name, level=panel))
+        matrix, shades = (_without_empty(part.unstack(column).reindex(index=names, columns=columns)) for part in parts)
+        drawn = axes.imshow(
+            shades.to_numpy(dtype=float), cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", interpolation="nearest"
+        )
         axes.set_title("" if panel is None else wrap(str(name), width - LABELS, TITLE), fontsize=TITLE)
         _ticks(axes, list(matrix.index), list(matrix.columns))
         if numbered:
-            _numbers(axes, values, low, high, cell)
+            write_numbers(drawn, matrix.to_numpy(dtype=float), cell)
+        if divide is not None:
+            axes.axhline(divide - 0.5, **DIVISION)
+            axes.axvline(divide - 0.5, **DIVISION)
     label_horizontal(figure, grid, xlabel)
     for axes in leftmost(grid):
         axes.set_ylabel(ylabel)
     shrink = min(1.0, LONGEST_BAR / figure.get_figheight())
     figure.colorbar(drawn, ax=grid, label=label, fraction=0.05, pad=0.02, shrink=shrink, aspect=15)
     return figure
+
+
+def _without_empty(matrix: pd.DataFrame) -> pd.DataFrame:
+    return matrix.dropna(how="all").dropna(axis=1, how="all")
 
 
 def _ticks(axes: Axes, names: list[Any], columns: list[Any]) -> None:
@@ -103,12 +119,26 @@ def _name(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
-def _numbers(axes: Axes, values: NDArray[np.float64], low: float, high: float, cell: Callable[[float], str]) -> None:
-    """Write each value in its cell, white on dark and black on light."""
-    middle = (low + high) / 2
+def write_numbers(
+    drawn: AxesImage,
+    values: NDArray[np.float64],
+    cell: Callable[[float], str],
+    *,
+    points: float = NUMBERS,
+    missing: str = "",
+) -> None:
+    """Write each value in its cell of a drawn matrix, in black or white; `missing` stands for what is not finite."""
+    shades = drawn.get_array()
+    assert shades is not None
+    axes, colours = drawn.axes, drawn.to_rgba(np.ma.filled(shades, np.nan))
     for (at_row, at_column), value in np.ndenumerate(values):
-        if np.isfinite(value):
-            colour = "black" if value > middle else "white"
-            # Remove the sign of a value that is rounded to 0.
-            text = re.sub(r"^-(?=[0.]+$)", "", cell(value))
-            axes.text(at_column, at_row, text, ha="center", va="center", fontsize=NUMBERS, color=colour)
+        # Remove the sign of a value that is rounded to 0.
+        text = re.sub(r"^-(?=[0.]+$)", "", cell(value)) if np.isfinite(value) else missing
+        if text:
+            axes.text(
+                *(at_column, at_row, text),
+                ha="center",
+                va="center",
+                fontsize=points,
+                color=contrasting(colours[at_row, at_column]),
+            )

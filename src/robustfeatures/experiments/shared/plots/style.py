@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from robustfeatures.experiments.shared.intervals import SHARES
@@ -28,6 +28,8 @@ WIDEST = 10.0
 LONGEST_LABEL = 2.3
 # Points of the text, of the titles of panels, and of what stands inside a panel.
 TEXT, TITLE, SMALL = 9, 10, 8
+# Inches between the labels of two ticks.
+APART = 0.08
 # A logarithmic axis with a smaller ratio of its ends also shows 2, 3 and 5 times the powers of ten.
 FEW_DECADES = 50
 # Okabe and Ito's colours, which differ in lightness too.
@@ -143,6 +145,37 @@ def log_axis(axes: Axes, which: str) -> None:
     axis.set_minor_formatter(FuncFormatter(between))
 
 
+def ticks_at(axes: Axes, places: Iterable[float], inches: float) -> None:
+    """Ticks of a horizontal axis of so many inches at these values. Labels that would touch another one are left out.
+
+    The labels of the ends come first, then those of the larger values. Call it when data and scale of the axis are set.
+    """
+    transform = axes.xaxis.get_transform()
+    low, high = transform.transform(np.array(axes.get_xlim()))
+    ordered = sorted(places)
+    middles = (transform.transform(np.array(ordered, dtype=float)) - low) / (high - low) * inches
+    labels = [""] * len(ordered)
+    taken: list[tuple[float, float]] = []
+    for at in dict.fromkeys([len(ordered) - 1, 0, *reversed(range(len(ordered)))]):
+        text, middle = f"{ordered[at]:g}", float(middles[at])
+        half = text_width(text) / 2
+        if all(abs(middle - other) >= half + its_half + APART for other, its_half in taken):
+            labels[at] = text
+            taken.append((middle, half))
+    axes.set_xticks(ordered, labels)
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def contrasting(colour: Iterable[float]) -> str:
+    """Black or white: the one that has the higher contrast with a colour (red, green, blue, opacity) on white."""
+    *channels, opacity = colour
+    shown = np.array(channels) * opacity + 1 - opacity
+    # The relative luminance of the web content accessibility guidelines, which define contrast by it.
+    linear = np.where(shown <= 0.04045, shown / 12.92, ((shown + 0.055) / 1.055) ** 2.4)
+    luminance = float(linear @ np.array([0.2126, 0.7152, 0.0722]))
+    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
+
+
 def mark_published(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str = "black") -> None:
     """Published values as hollow diamonds, whole even where they lie on the frame."""
     # Without points the layout would place the marks at the origin of the figure.
@@ -165,9 +198,9 @@ def accuracy_limits(values: pd.Series, *, least: float = 20.0) -> tuple[float, f
     return max(0.0, min(low, high - least)), high
 
 
-def label_horizontal(figure: Figure, panels: Sequence[Axes], label: str) -> None:
+def label_horizontal(figure: Figure | SubFigure, panels: Sequence[Axes], label: str) -> None:
     """Label the horizontal axis, once for all panels; a label wider than the figure has several lines."""
-    shown = wrap(label, 0.9 * figure.get_figwidth() - 0.6)
+    shown = wrap(label, 0.9 * figure.bbox.width / figure.dpi - 0.6)
     if len(panels) == 1:
         panels[0].set_xlabel(shown)
     else:

@@ -8,16 +8,22 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from robustfeatures.experiments.shared.plots.lines import draw_mean
-from robustfeatures.experiments.shared.plots.matrices import COLOUR_MAP
-from robustfeatures.experiments.shared.plots.style import WIDEST, distinct, legend_above, text_width, value_axis, wrap
+from robustfeatures.experiments.shared.plots.matrices import COLOUR_MAP, write_numbers
+from robustfeatures.experiments.shared.plots.style import (
+    WIDEST,
+    distinct,
+    legend_above,
+    text_width,
+    ticks_at,
+    value_axis,
+    wrap,
+)
 
-MOST_TICKS = 3
 YLABEL = "accuracy (%)"
-# Inches of the curves, of the colour bar, and of the longest name of a row.
-CURVES, ASIDE, LONGEST_NAME = 3.6, 1.1, 1.8
+# Inches of the curves, of their vertical axis with its label, of the colour bar, and of the longest name of a row.
+CURVES, AXIS, ASIDE, LONGEST_NAME = 3.6, 1.2, 1.1, 1.8
 
 
 def heat_map_with_transition(
@@ -28,7 +34,8 @@ def heat_map_with_transition(
     shown = [wrap(name, LONGEST_NAME) for name in names]
     width = max(2.4, 0.45 * len(values)) + 0.3 + max(text_width(name) for name in shown)
     height = max(3.0, 0.18 * sum(name.count("\n") + 2 for name in shown) + 1.2)
-    figure = Figure(figsize=(min(width + ASIDE + CURVES, WIDEST), height), layout="constrained")
+    whole = width + ASIDE + CURVES
+    figure = Figure(figsize=(min(whole, WIDEST), height), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[width + ASIDE, CURVES])
     _heat_map(left, cells, names, values, column)
     left.set_yticks(range(len(names)), shown)
@@ -41,8 +48,7 @@ def heat_map_with_transition(
         handles.append(right.axvspan(low, high, color="0.4", alpha=0.15, lw=0, label="its 95 % interval"))
     value_axis(right, YLABEL)
     right.set_xlabel(column.replace("_", " "))
-    right.xaxis.set_major_locator(MaxNLocator(MOST_TICKS))
-    right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ticks_at(right, line[column].unique(), figure.get_figwidth() / whole * CURVES - AXIS)
     legend_above(figure, handles)
     return figure
 
@@ -53,11 +59,7 @@ def _heat_map(axes: Axes, cells: pd.DataFrame, names: list[str], values: list[fl
     gaps = means.reindex(index=names, columns=values).to_numpy(dtype=float)
     end = max(5.0, 5 * math.ceil(float(np.nanmax(np.abs(gaps))) / 5))
     drawn = axes.imshow(gaps, cmap=COLOUR_MAP, vmin=-end, vmax=end, aspect="auto", interpolation="nearest")
-    for (row, place), gap in np.ndenumerate(gaps):
-        if math.isfinite(gap):
-            axes.text(
-                place, row, f"{gap:.0f}", ha="center", va="center", fontsize=7, color="black" if gap > 0 else "white"
-            )
+    write_numbers(drawn, gaps, "{:.0f}".format)
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values], rotation=45)
     axes.set_xlabel(column.replace("_", " "))
     axes.tick_params(length=0)
