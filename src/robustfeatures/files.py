@@ -66,6 +66,14 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def holds_json(path: Path, value: Any) -> bool:
+    """Whether a file holds this JSON value. One that is missing or cannot be read does not."""
+    try:
+        return bool(read_json(path) == value)
+    except (OSError, ValueError):
+        return False
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file, by column."""
     with path.open(newline="", encoding="utf-8") as file:

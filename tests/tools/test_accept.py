@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,20 @@ import torch
 from robustfeatures.attacks import l2
 from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan import identity, reach
-from robustfeatures.pipeline.plan.plan import Plan, unfold
-from robustfeatures.pipeline.plan.prepare import prepare
+from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.run.job import Environment, build
-from robustfeatures.pipeline.store.acceptances import FOLDER
-from robustfeatures.pipeline.store.references import Artifacts, read_reference
-from robustfeatures.pipeline.store.store import Store, discard
-from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.store.references import read_reference
+from robustfeatures.pipeline.store.store import discard
 from robustfeatures.pipeline.study.yaml import read_yaml
-from robustfeatures.tools.accept import accept, find_candidates
+from robustfeatures.tools.accept import find_candidates
 from robustfeatures.tools.gc import find_unneeded, leftovers
 from robustfeatures.tools.show import show
 from robustfeatures.tools.verify import verify
 from robustfeatures.tools.why import why
 from tests.conftest import REPOSITORY
 from tests.in_process import built_study
-
-CONFIG = Config(study="tested", device="cpu")
+from tests.tools.workplace import CONFIG, Workplace, workplace_of
 
 
 def small_study() -> dict[str, Any]:
@@ -55,45 +50,6 @@ def small_study() -> dict[str, Any]:
     return dict(study)
 
 
-@dataclass(frozen=True)
-class Workplace:
-    """A built study, and the copy of the package that its identities are taken from."""
-
-    folder: Path
-    code: Path
-
-    @property
-    def store(self) -> Store:
-        return Store(self.folder / "results" / "store")
-
-    @property
-    def artifacts(self) -> Artifacts:
-        return Artifacts(self.folder / "results" / "artifacts")
-
-    def plan(self) -> Plan:
-        """The plan with the code as it is now, ready for Snakemake."""
-        identity.clear_caches()
-        plan = unfold(CONFIG, self.folder / "studies")
-        prepare(plan, make_tasks(plan, CONFIG, gpus=0), self.artifacts, self.store)
-        return plan
-
-    def lacking(self, plan: Plan) -> list[str]:
-        """What would be computed."""
-        return [name for name in plan.recipes if not self.artifacts.reference(name).exists()]
-
-    def refactor(self, name: str, text: str = "\n\ndef _added():\n    return 1\n") -> None:
-        """Other code with the same numbers."""
-        path = self.code / name
-        path.write_text(path.read_text() + text)
-
-    def accept(self, check: int | None = 1) -> list[str]:
-        lines = accept(self.plan(), "tested", self.store, self.folder / "raw", check=check, reason="a new helper")
-        return list(lines)
-
-    def records(self) -> list[Path]:
-        return sorted((self.store.root / FOLDER).glob("*"))
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("accepted")
@@ -103,12 +59,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workplace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
-    shutil.copytree(built, tmp_path / "work")
-    code = tmp_path / "robustfeatures"
-    shutil.copytree(reach.ROOT, code, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(reach, "ROOT", code)
-    yield Workplace(tmp_path / "work", code)
-    identity.clear_caches()
+    with workplace_of(built, tmp_path, monkeypatch) as found:
+        yield found
 
 
 def test_after_a_refactoring_nothing_is_computed(workplace: Workplace) -> None:
@@ -120,10 +72,14 @@ def test_after_a_refactoring_nothing_is_computed(workplace: Workplace) -> None:
     assert Counter(plan.recipes[name].stage.name for name in lacking) == Counter(
         recipe.stage.name for recipe in plan.recipes.values() if recipe.stage.name != "data"
     )
+    codes = {(recipe.stage.name, recipe.identity["code"]) for recipe in map(plan.recipes.__getitem__, lacking)}
+    # One for each stage, and for a training with an adversary.
+    assert len(codes) == 5
     lines = workplace.accept()
-    # The cheapest of each of the four stages.
-    assert sum(line.startswith("the same bytes: ") for line in lines) == 4
-    assert lines[-1].startswith(f"accepted {len(lacking)} artifacts, 4 of them made again: ")
+    assert sum(line.startswith("the same bytes: ") for line in lines) == 5
+    assert lines[-1].startswith(
+        f"accepted {len(lacking)} artifacts, 5 of them made again, for 5 pairs of old and new code: "
+    )
     plan = workplace.plan()
     assert workplace.lacking(plan) == []
     assert workplace.store.payload_keys() == payloads

@@ -85,13 +85,37 @@ def test_several_gpus_share_a_training(tmp_path: Path) -> None:
         plan = unfold(config, tmp_path)
         tasks = [task for task in make_tasks(plan, config, 1) if task.name.startswith("model/digits-adversarial")]
         line = expect(
-            plan, tasks, Artifacts(tmp_path), config, cores=8, device="cuda", measure=lambda *_: Speed(100.0, 200.0)
+            plan,
+            tasks,
+            Artifacts(tmp_path),
+            config,
+            cores=8,
+            device="cuda",
+            gpus=4,
+            measure=lambda *_: Speed(100.0, 200.0),
         )
         assert line is not None
         found = LINE.fullmatch(line)
         assert found is not None, line
         hours.append(float(found[2]))
     assert hours[0] == pytest.approx(4 * hours[1], rel=0.01)
+
+
+@pytest.mark.parametrize(("cores", "gpus", "at_once"), [(8, 1, 1), (8, 2, 2), (8, 8, 3), (4, 8, 2), (1, 8, 1)])
+def test_several_gpus_do_several_jobs_at_once(tmp_path: Path, cores: int, gpus: int, at_once: int) -> None:
+    """Three trainings of two threads each."""
+    text = (STUDIES / "smoke.yaml").read_text().replace("steps: 2}", "steps: 2}\n    epochs: 100000000")
+    (tmp_path / "three.yaml").write_text(text.replace("seeds: [0]", "seeds: [0, 1, 2]"))
+    config = Config(study="three", threads_per_job=2)
+    plan = unfold(config, tmp_path)
+    tasks = [task for task in make_tasks(plan, config, 1) if task.name.startswith("model/digits-adversarial")]
+    speed, artifacts = Speed(100.0, 200.0), Artifacts(tmp_path)
+    line = expect(plan, tasks, artifacts, config, cores=cores, device="cuda", gpus=gpus, measure=lambda *_: speed)
+    assert line is not None
+    found = LINE.fullmatch(line)
+    assert found is not None, line
+    total, longest = float(found[2]), float(found[5])
+    assert total == pytest.approx(3 / at_once * longest, rel=0.01)
 
 
 def test_the_time_of_a_derived_set(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.plan import Plan
-from robustfeatures.pipeline.store.checkouts import FOLDER, list_checkouts, register
+from robustfeatures.pipeline.store.checkouts import FOLDER, list_checkouts, note_needed, register
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.pipeline.store.store import Store
@@ -63,6 +64,27 @@ def test_what_another_checkout_needs_stays(store: Store, mine: Artifacts, tmp_pa
     assert find_unneeded([plan], mine, store).keys(everyone=False) == [NOBODY]
     # It needs no longer what its last plan did not need.
     register(store.root, tmp_path / "other" / "artifacts", "digits", [])
+    assert find_unneeded([plan], mine, store).keys(everyone=False) == [NOBODY, OTHER]
+
+
+def test_what_jobs_made_since_the_last_plan_stays(store: Store, mine: Artifacts, tmp_path: Path) -> None:
+    """Also if the run was killed, or is the run of weeks."""
+    plan, other = Plan(RECIPES, ()), tmp_path / "other" / "artifacts"
+    register(store.root, other, "digits", [])
+    note_needed(store.root, other, "digits", OTHER)
+    # Another study of that checkout is planned meanwhile.
+    register(store.root, other, "theory", [])
+    assert find_unneeded([plan], mine, store).keys(everyone=False) == [NOBODY]
+
+    def keys() -> Iterator[str]:
+        # A job ends while the study is planned.
+        note_needed(store.root, other, "digits", NOBODY)
+        yield OTHER
+
+    register(store.root, other, "digits", keys())
+    assert find_unneeded([plan], mine, store).keys(everyone=False) == []
+    # The study has changed, and needs none of them.
+    register(store.root, other, "digits", [])
     assert find_unneeded([plan], mine, store).keys(everyone=False) == [NOBODY, OTHER]
 
 

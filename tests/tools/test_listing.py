@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import write_json
+from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.tools.finding import find_reference
 from robustfeatures.tools.gc import describe_payloads
 from robustfeatures.tools.listing import format_bytes, list_artifacts
 from robustfeatures.tools.show import draw_curve, show
+from robustfeatures.tools.why import why
 from tests.tools.made import Made
 
 # After the last attack 60 of 100 images withstand 0.25; rows with shifted labels or fewer attacks count for nothing.
@@ -133,3 +136,19 @@ def test_gc_names_what_it_removes(made: Made) -> None:
 @pytest.mark.parametrize(("size", "text"), [(999, "1 kB"), (2.5e6, "2.5 MB"), (1.2e9, "1.2 GB")])
 def test_bytes(size: float, text: str) -> None:
     assert format_bytes(size) == text
+
+
+def test_a_page_is_made_from_what_its_tables_figures_and_claims_show(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    for name, recipe in made.plan.recipes.items():
+        write_json(made.artifacts.plan(name), recipe.record())
+    for view in made.plan.views:
+        write_json(made.artifacts.plan(view.artifact), view.record)
+        write_json(made.artifacts.reference(view.artifact), {"files": {}, "recipe": view.record})
+    (page,) = (view for view in made.plan.views if view.kind == "report")
+    shown = {need for view in made.plan.views for part in view.record["parts"] for need in artifacts_of([part])}
+    assert shown
+    path = made.artifacts.reference(page.artifact)
+    told = list(show(path, made.store))
+    assert {line.strip() for line in told[told.index("made from") + 1 :]} == shown
+    assert {line.removesuffix(" (as above)").strip() for line in why(path)} == set(made.plan.recipes)

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from robustfeatures.files import write_json
+from robustfeatures.pipeline.plan.estimates import estimate
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.status import State, draw, find_state, format_duration
 from tests.tools.made import Made
@@ -54,6 +55,9 @@ def test_time_left_follows_what_finished_jobs_took(made: Made) -> None:
     """The same estimates, with finished jobs that took three times as long: three times as much is left."""
     assert find_state(made.plan, made.artifacts, made.store).seconds_left is None
     first, *others = [recipe for recipe in made.plan.recipes.values() if recipe.stage.name == "evaluation"]
+    for recipe in made.plan.recipes.values():
+        if recipe.stage.name != "evaluation":
+            made.make(recipe)
     left = []
     for seconds in (20.0, 60.0):
         made.make(first, seconds)
@@ -69,6 +73,29 @@ def test_time_left_follows_what_finished_jobs_took(made: Made) -> None:
     for recipe in made.plan.recipes.values():
         made.make(recipe, 60.0)
     assert find_state(made.plan, made.artifacts, made.store).seconds_left == 0
+
+
+def test_a_stage_without_a_finished_job_takes_what_is_estimated(made: Made) -> None:
+    """However quickly the data were read."""
+    (data,) = [recipe for recipe in made.plan.recipes.values() if recipe.stage.name == "data"]
+    others = [recipe for recipe in made.plan.recipes.values() if recipe is not data]
+    for seconds in (1.0, 60.0):
+        made.make(data, seconds)
+        expected = sum(estimate(recipe).seconds(gpu=False, threads=1, parts=1) for recipe in others)
+        assert find_state(made.plan, made.artifacts, made.store).seconds_left == pytest.approx(expected)
+
+
+def test_a_job_of_several_tries_took_all_of_them(made: Made) -> None:
+    *others, last = [recipe for recipe in made.plan.recipes.values() if recipe.stage.name == "evaluation"]
+    left = []
+    for computing in (5.0, 100.0):
+        for recipe in made.plan.recipes.values():
+            if recipe is not last:
+                made.make(recipe, 10.0, computing=computing)
+        left.append(find_state(made.plan, made.artifacts, made.store).seconds_left)
+    assert left[0] is not None
+    assert left[1] == pytest.approx(10 * left[0])
+    assert others
 
 
 def test_a_job_at_work_has_a_bar_and_knows_its_time(made: Made) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
 from tests.conftest import Workspace, stamp
 
@@ -63,6 +64,32 @@ def test_parts_give_what_one_job_gives(built: Workspace, lacking: dict[Path, dic
     Store(built.store).remove(json.loads(data.read_text())["key"])
     built.snakemake(str(data.relative_to(built.folder)))
     assert "Nothing to be done" in built.snakemake().stderr
+
+
+# Runs in every Python of the workflow: it writes down which plan a job reads, and makes another plan before that.
+SITE = """
+import os, subprocess, sys
+if "build" in sys.orig_argv:
+    subprocess.run([sys.executable, "-m", "snakemake", "-n", "--config", "evaluation_parts=3"], check=True,
+                   env={**os.environ, "PYTHONPATH": ""}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+"""
+
+
+@pytest.mark.slow
+def test_a_dry_run_beside_a_run_does_not_change_its_jobs(
+    built: Workspace, lacking: dict[Path, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluation = next(path for path in lacking if path.parent.name == "evaluation")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    done = built.snakemake(str(evaluation.relative_to(built.folder)))
+    assert jobs(done.stderr)["evaluation"] == 1
+    plans = [json.loads(path.read_text()) for path in Artifacts(built.folder / "results/artifacts").newest_tasks()]
+    name = f"evaluation/{evaluation.stem}"
+    # A job of three parts would have asked for their blocks.
+    assert [plan[name]["parts"] for plan in plans[:2]] == [3, 1]
+    assert json.loads(evaluation.read_text())["content"] == lacking[evaluation]["content"]
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ try:
         from robustfeatures.pipeline.plan.devices import choose_devices
         from robustfeatures.pipeline.plan.plan import unfold
         from robustfeatures.pipeline.plan.prepare import prepare
-        from robustfeatures.pipeline.plan.tasks import make_tasks
+        from robustfeatures.pipeline.plan.tasks import announce_tasks, make_tasks
         from robustfeatures.pipeline.run.gpus import check_enough
         from robustfeatures.pipeline.store.store import Store
         from robustfeatures.pipeline.study.study import find_study
@@ -81,6 +81,8 @@ try:
             ARTIFACTS.forget_stops()
         for line in prepare(PLAN, planned, ARTIFACTS, store, CONFIG.remote):
             print(f"robustfeatures: {line}", file=sys.stderr)
+        # A dry run beside this run, or the plan of another study, does not change them.
+        announce_tasks(ARTIFACTS, planned)
         missing = [
             task for task in planned if not ARTIFACTS.reference(task.name).exists()
         ]
@@ -219,8 +221,16 @@ def say_expectation():
     outputs = {str(path) for job in workflow.dag.needrun_jobs() for path in job.output}
     tasks = [each for each in planned if str(ARTIFACTS.reference(each.name)) in outputs]
     device = "cuda" if USES_GPUS else "cpu"
+    # Two jobs that share a GPU are hardly faster than one after the other. `--resources gpu=1` may allow fewer jobs.
+    gpus = min(len(DEVICES.gpus), workflow.global_resources["gpu"]) if USES_GPUS else 0
     expected = expect(
-        PLAN, tasks, ARTIFACTS, CONFIG, cores=workflow.cores, device=device
+        PLAN,
+        tasks,
+        ARTIFACTS,
+        CONFIG,
+        cores=workflow.cores,
+        device=device,
+        gpus=gpus,
     )
     if expected:
         logger.info(expected)

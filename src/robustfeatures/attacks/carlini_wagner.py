@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from robustfeatures.attacks.gradient_ascent import keep_finite
+from robustfeatures.attacks.margins import compute_margins
 from robustfeatures.engine.eval_mode import freeze
 
 # atanh is infinite for pixels of 0 and 1. As in the authors' code, images are scaled by this factor first.
@@ -15,12 +16,6 @@ BETA_1, BETA_2, ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 # Tensors of one entry per image, by name.
 State = dict[str, Tensor]
-
-
-def compute_margins(logits: Tensor, labels: Tensor) -> Tensor:
-    """Z_y - max_{i != y} Z_i, (N,), of logits Z (N, K) and classes y (N,)."""
-    own = labels[:, None]
-    return logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -torch.inf).amax(dim=1)
 
 
 class Search:

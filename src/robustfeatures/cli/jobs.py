@@ -5,12 +5,23 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from robustfeatures.cli.app import RAW, LogOption, Reference, References, StoreOption, app, find_store, log_to, stop
-from robustfeatures.errors import StoppedError
+from robustfeatures.errors import StoppedError, UserError
+
+DeviceOption = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(envvar="ROBUSTFEATURES_DEVICE", help="As in config.yaml.")
+]
+GpusOption = Annotated[
+    str,
+    typer.Option(
+        envvar="ROBUSTFEATURES_GPUS",
+        help="UUIDs of the GPUs that the jobs of this machine share, with commas; empty if a scheduler gives one.",
+    ),
+]
 
 
 @app.command()
@@ -18,16 +29,11 @@ def build(
     reference: Reference,
     store: StoreOption = None,
     raw: Annotated[Path, typer.Option(envvar="ROBUSTFEATURES_RAW", help="The folder of downloads.")] = RAW,
-    device: Annotated[str, typer.Option(envvar="ROBUSTFEATURES_DEVICE", help="auto, cpu or cuda.")] = "auto",
-    gpus: Annotated[
-        str,
-        typer.Option(
-            envvar="ROBUSTFEATURES_GPUS",
-            help="UUIDs of the GPUs that the jobs of this machine share, with commas; empty if a scheduler gives one.",
-        ),
-    ] = "",
+    device: DeviceOption = "auto",
+    gpus: GpusOption = "",
     jobs_per_gpu: Annotated[
-        int, typer.Option(envvar="ROBUSTFEATURES_JOBS_PER_GPU", help="How many jobs share a GPU of this machine.")
+        int,
+        typer.Option(min=1, envvar="ROBUSTFEATURES_JOBS_PER_GPU", help="How many jobs share a GPU of this machine."),
     ] = 1,
     mix_gpu_models: Annotated[
         bool,
@@ -38,9 +44,9 @@ def build(
     gpu_fast_path: Annotated[
         bool, typer.Option(envvar="ROBUSTFEATURES_GPU_FAST_PATH", help="As in config.yaml.")
     ] = False,
-    threads: Annotated[int, typer.Option(help="Threads for torch.")] = 1,
-    part: Annotated[int | None, typer.Option(help="Make only this part, counted from 1.")] = None,
-    parts: Annotated[int, typer.Option(help="Of so many parts.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads for torch.")] = 1,
+    part: Annotated[int | None, typer.Option(min=1, help="Make only this part, counted from 1.")] = None,
+    parts: Annotated[int, typer.Option(min=1, help="Of so many parts.")] = 1,
     log: LogOption = None,
 ) -> None:
     """Make an artifact of a planned study, or a batch of them: find each payload in the store, or compute it."""
@@ -49,6 +55,8 @@ def build(
     from robustfeatures.pipeline.store.references import Artifacts
 
     log_to(log)
+    if part is not None and (part > parts or parts == 1):
+        raise UserError(f"--part: {part} of --parts {parts}; give at least 2 parts, and one of them")
     # The default would end the process at once. An error releases its locks first, so that no other job waits.
     signal.signal(signal.SIGTERM, stop)
     terminal = log is None and sys.stderr.isatty()

@@ -63,12 +63,12 @@ def verify(
 @app.command()
 def accept(
     reason: Annotated[str, typer.Option("--reason", help="Why the numbers are the same; kept with the acceptance.")],
-    check: Annotated[str, typer.Option("--check", help="How many of each stage to make again, or all.")] = "3",
+    check: Annotated[str, typer.Option("--check", help="How many to make again for each changed code, or all.")] = "3",
     config: ConfigOption = CONFIG,
     study: StudyOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Keep a study's payloads after a refactoring, if the cheapest of each stage, made again, have the same bytes."""
+    """Keep a study's payloads after a refactoring, if the cheapest of each changed code, made again, are the same."""
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.tools.accept import accept as lines
 
@@ -96,7 +96,8 @@ def gc(
 ) -> None:
     """List or remove leftovers, and the payloads that no study planned here uses; with --study, none of these studies.
 
-    Stays: what other checkouts needed when they last planned, what is younger than a week, and what a job is making.
+    Stays: what other checkouts needed when they last planned or made since, what is younger than a week, and what a job
+    is making.
     """
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.format import check_store

@@ -1,7 +1,11 @@
-"""Accept kept payloads after a refactoring: if a sample, made again, has the same bytes, all of them stay valid."""
+"""Accept kept payloads after a refactoring: if a sample, made again, has the same bytes, all of them stay valid.
+
+Bytes say something about the code that made them alone. So the sample has something of every pair of old and new code.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +16,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan.canonical import digest
 from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.plan.plan import Plan
-from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
+from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.run.blocks import Share
 from robustfeatures.pipeline.run.job import Environment, compute, find_input
 from robustfeatures.pipeline.store.acceptances import write_acceptance
@@ -41,12 +45,18 @@ class Candidate:
         """The seconds that the kept payload took."""
         return float(self.kept["built"]["seconds"])
 
+    @property
+    def change(self) -> str:
+        """The digest of the stage, and of its code and libraries before and now."""
+        identities = (self.kept["identity"], self.recipe.identity)
+        return digest([self.recipe.stage.name, [[one[name] for name in CHANGING] for one in identities]])
+
 
 def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None, reason: str) -> Iterator[str]:
     """Use kept payloads for those artifacts of a study that differ from them only in code or libraries.
 
-    The `check` cheapest of each stage, or all, are made again. If all of them have the content of the kept ones, one
-    file records the acceptance of every candidate. Yields one line for each step.
+    Of each pair of old and new code, the `check` cheapest, or all, are made again. If all of them have the content of
+    the kept ones, one file records the acceptance of every candidate. Yields one line for each step.
 
     Raises:
         UserError: an artifact has other content than the kept one, or cannot be made again; nothing is recorded.
@@ -58,7 +68,7 @@ def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None
         yield "there is nothing to accept"
         return
     compared = []
-    for candidate in _sample(candidates, check):
+    for candidate in choose_sample(candidates, check):
         contents = _make_again(candidate, store, raw)
         compared.append({"artifact": candidate.recipe.name, "kept": candidate.kept["key"], "contents": contents})
         yield f"the same bytes: {candidate.recipe.name}"
@@ -73,7 +83,11 @@ def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None
             "stands": {candidate.key: _entry(candidate) for candidate in candidates},
         },
     )
-    yield f"accepted {len(candidates)} artifacts, {len(compared)} of them made again: {path}"
+    changes = len({candidate.change for candidate in candidates})
+    yield (
+        f"accepted {len(candidates)} artifacts, {len(compared)} of them made again, for {changes} pairs of old and new "
+        f"code: {path}"
+    )
 
 
 def find_candidates(plan: Plan, store: Store) -> tuple[list[Candidate], list[str]]:
@@ -117,12 +131,16 @@ def _digest_unchanging(identity: Mapping[str, Any], contents: Mapping[str, str])
     return digest([{name: value for name, value in identity.items() if name not in CHANGING}, dict(contents)])
 
 
-def _sample(candidates: list[Candidate], check: int | None) -> list[Candidate]:
-    """The cheapest `check` of each stage, or all, inputs first."""
-    chosen: set[str] = set()
-    for stage in STAGES:
-        of_stage = [candidate for candidate in candidates if candidate.recipe.stage.name == stage]
-        chosen |= {candidate.key for candidate in sorted(of_stage, key=lambda one: one.seconds)[:check]}
+def choose_sample(candidates: list[Candidate], check: int | None) -> list[Candidate]:
+    """Of each pair of old and new code the cheapest `check`, or all, inputs first. Further seeds come last."""
+    of_family: Counter[tuple[str, str]] = Counter()
+    ranked: dict[str, list[tuple[int, str]]] = {}
+    for candidate in sorted(candidates, key=lambda one: one.seconds):
+        family = (candidate.change, candidate.recipe.family)
+        ranked.setdefault(candidate.change, []).append((of_family[family], candidate.key))
+        of_family[family] += 1
+    # Sorting keeps the order of equals, so that the cheapest stays first.
+    chosen = {key for each in ranked.values() for _, key in sorted(each, key=lambda one: one[0])[:check]}
     return [candidate for candidate in candidates if candidate.key in chosen]
 
 

@@ -66,6 +66,7 @@ def expect(
     *,
     cores: int,
     device: str,
+    gpus: int = 1,
     measure: Measure = measure_in_a_process,
 ) -> str | None:
     """One line with the expected time of a plan's missing jobs; None if none of them has to compute for an hour.
@@ -73,7 +74,7 @@ def expect(
     Whether one has to is known from the rate that the requests of jobs assume. Only then a speed is measured: that of
     the network with the most work, with the precision and the threads of its jobs. The time is that of training,
     attacking and evaluating alone. Attacks may take less, because they leave out images that are broken. `cores`
-    are those of all jobs, `device` is "cpu" or "cuda".
+    are those of all jobs, `device` is "cpu" or "cuda". With "cuda" so many `gpus` compute at once.
     """
     missing = {task.name: task for task in tasks if not artifacts.reference(task.name).exists()}
     work = {
@@ -100,8 +101,10 @@ def expect(
         for name, job in work.items()
     }
     longest = max(hours, key=lambda name: hours[name])
-    at_once = max(1, cores // threads) if device == "cpu" else 1
-    total = max(sum(hours.values()) / at_once, hours[longest])
+    # A training on several GPUs takes all of them for its hours.
+    used = {name: 1 if device == "cpu" else max(found.processes for _, found in job) for name, job in work.items()}
+    at_once = min(cores // threads, cores if device == "cpu" else gpus)
+    total = max(sum(hours[name] * used[name] for name in hours) / max(1, at_once), hours[longest])
     width = "" if architecture.width is None else f" of width {architecture.width}"
     network = f"{architecture.name}{width}, {largest.precision}, {threads} threads"
     line = (

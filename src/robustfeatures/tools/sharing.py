@@ -26,7 +26,7 @@ def push_to(
     Returns a line on what was done, and lines on what was not.
 
     Raises:
-        UserError: there is nothing to copy, or the remote cannot be written.
+        UserError: there is nothing to copy, the remote is the store itself, or it cannot be written.
     """
     if plan is not None:
         keys = _keys_of(artifacts, plan.recipes)
@@ -36,7 +36,10 @@ def push_to(
         keys = _by_age(store)
     if not keys:
         raise UserError(f"{store.root}: nothing to push is built yet")
-    return _describe(push(store, Remote.open(address), keys), "pushed", address)
+    remote = Remote.open(address)
+    if remote.is_folder(store.root):
+        raise UserError(f"{address}: the store itself; give the remote a folder of its own")
+    return _describe(push(store, remote, keys), "pushed", address)
 
 
 def pull_from(address: str, store: Store) -> tuple[str, list[str]]:

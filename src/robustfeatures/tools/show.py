@@ -79,8 +79,16 @@ def files_of_view(path: Path) -> list[str] | None:
 
 
 def needs_of_view(path: Path) -> list[str]:
-    """The artifacts that a table, figure, claims file or page builds on, each once."""
-    return artifacts_of(read_json(path)["recipe"]["parts"])
+    """The artifacts that a table, figure, claims file or page builds on, each once.
+
+    A page builds on what its tables, figures and claims show.
+    """
+    artifacts, _ = Artifacts.of(path)
+    record = read_json(path)["recipe"]
+    # References that an earlier version wrote have no views.
+    below = (artifacts.plan(view["artifact"]) for view in record.get("views", ()))
+    records = [record, *(read_json(plan) for plan in below if plan.exists())]
+    return artifacts_of(part for each in records for part in each["parts"])
 
 
 def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:

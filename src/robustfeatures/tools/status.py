@@ -93,31 +93,36 @@ def _is_built(reference: Path, store: Store) -> bool:
 
 
 def _ratios(plan: Plan, artifacts: Artifacts) -> dict[str, float]:
-    """What the finished artifacts took over what was estimated for them, by stage, and for all stages under ""."""
+    """What the finished artifacts took, in all tries, over what was estimated for them, by stage."""
     took: defaultdict[str, float] = defaultdict(float)
     estimated: defaultdict[str, float] = defaultdict(float)
     for name, recipe in plan.recipes.items():
         path = artifacts.reference(name)
         if path.exists():
-            for key in (recipe.stage.name, ""):
-                took[key] += read_reference(path)["built"]["seconds"]
-                estimated[key] += _estimate(recipe)
-    return {key: took[key] / estimated[key] for key in took}
+            built, stage = read_reference(path)["built"], recipe.stage.name
+            # The seconds are those of the last try. Those of computing are of all tries, and of all parts.
+            took[stage] += max(built["seconds"], built["computing_seconds"])
+            estimated[stage] += _estimate(recipe)
+    return {stage: took[stage] / estimated[stage] for stage in took}
 
 
 def _estimate(recipe: Recipe) -> float:
-    """The seconds that are assumed on one core. Only their ratio to those of other artifacts counts."""
+    """The seconds that are assumed on one core."""
     return estimate(recipe).seconds(gpu=False, threads=1, parts=1)
 
 
 def _expect(missing: Sequence[Recipe], running: Sequence[Running], ratios: Mapping[str, float]) -> float | None:
-    """The seconds that artifacts take one after another; a job at work knows its own."""
+    """The seconds that artifacts take one after another; a job at work knows its own.
+
+    A stage without a finished artifact takes what is estimated. How fast other stages were says nothing: reading a data
+    set takes less than its estimate on every machine.
+    """
     if missing and not ratios:
         return None
     at_work = {(job.stage, job.label): job for job in running}
     seconds = 0.0
     for recipe in missing:
-        whole = _estimate(recipe) * ratios.get(recipe.stage.name, ratios[""])
+        whole = _estimate(recipe) * ratios.get(recipe.stage.name, 1.0)
         job = at_work.get((recipe.stage.name, recipe.label))
         if job is None:
             seconds += whole

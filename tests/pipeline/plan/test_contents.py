@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robustfeatures.data.settings import Data, KeepClasses
+from robustfeatures.data.settings import Data, KeepClasses, MergeClasses
 from robustfeatures.errors import UserError
 from robustfeatures.files import hash_file
-from robustfeatures.pipeline.plan.contents import check_contents
+from robustfeatures.pipeline.plan.contents import check_contents, count_classes
 
 
 def write(path: Path, labels: list[int], **arrays: np.ndarray) -> Data:
@@ -34,6 +34,16 @@ def test_classes_are_known_by_the_names_in_the_file(tmp_path: Path, names: np.nd
     check_contents(known, "data")
     with pytest.raises(UserError, match=r"data\.operations\.0\.keep: there is no class 'dgo' \(did you mean 'dog'\?\)"):
         check_contents(unknown, "data")
+
+
+def test_classes_are_counted_where_they_are_known(tmp_path: Path) -> None:
+    assert count_classes(write(tmp_path / "own.npz", [0, 1, 2, 1])) == 3
+    assert count_classes(Data(source="digits")) == 10
+    kept = KeepClasses(kind="classes", keep=("1", "7"))
+    merged = MergeClasses(kind="merge", groups={"a": ("1",), "b": ("2", "3"), "c": ("4",)})
+    assert count_classes(Data(source="digits", operations=(kept,))) == 2
+    assert count_classes(Data(source="digits", operations=(merged,))) == 3
+    assert count_classes(Data(source="folder", path=str(tmp_path / "not there"))) is None
 
 
 def test_what_the_job_refuses_is_left_to_the_job(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.devices import Devices, choose_devices, probe_torch
+from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.config import Config
 from tests.conftest import Workspace
 from tests.nvidia_smi import pretend_gpus
@@ -130,9 +131,8 @@ def test_a_torch_that_does_not_load_is_named(tmp_path: Path, monkeypatch: pytest
 
 
 def gpus_of_tasks(workspace: Workspace) -> dict[str, int]:
-    tasks = workspace.folder / "results" / "artifacts" / ".tasks"
-    found = {f"{path.parent.name}/{path.stem}": read_json(path) for path in tasks.glob("*/*.json")}
-    return {name: task["gpu"] for name, task in found.items()}
+    newest, *_ = Artifacts(workspace.folder / "results" / "artifacts").newest_tasks()
+    return {name: task["gpu"] for name, task in read_json(newest).items()}
 
 
 def test_a_study_asks_torch_once_while_it_is_planned(

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from importlib.metadata import packages_distributions, version
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
@@ -127,6 +128,25 @@ def test_distributions_are_found_as_the_standard_library_finds_them() -> None:
     for library in ("torch", "torchvision", "sklearn", "PIL", "numpy", "scipy", "pandas", "yaml", "pyautoattack"):
         assert identity._distributions(library) == known[library]
     assert identity._distributions("no_such_library") == []
+
+
+def test_an_empty_distribution_of_the_same_name_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the one that is called sklearn, whose version says nothing about scikit-learn."""
+
+    def install(name: str, *files: str) -> None:
+        folder = tmp_path / f"{name}-0.1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: 0.1\n")
+        (folder / "RECORD").write_text("".join(f"{file},,\n" for file in (*files, f"{folder.name}/METADATA")))
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install("sklearn")
+    assert identity._distributions("sklearn") == ["scikit-learn"]
+    # One that is installed from its sources lists no files either, and nothing else holds the library.
+    install("from_sources", "from_sources.pth")
+    assert identity._distributions("from_sources") == ["from_sources"]
+    install("one_file", "one_file.py")
+    assert identity._distributions("one_file") == ["one_file"]
 
 
 def test_another_version_of_a_library_is_another_identity(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from robustfeatures.attacks.evaluating.settings import Evaluation
-from robustfeatures.data.settings import Data, Subset
+from robustfeatures.data.settings import Data, KeepClasses, Subset
 from robustfeatures.errors import UserError
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -41,6 +41,22 @@ def test_other_data_carry_through(study: Study) -> None:
     assert model.inputs["data"].inputs["data"] is pieces.data("halves")
     assert model.inputs["data"].inputs["source"].inputs["data"] is pieces.data("halves")
     assert pieces.evaluation(model, eps=(0.0,)).inputs["data"] is pieces.data()
+
+
+def test_a_target_that_is_no_class_is_refused_before_anything_is_computed(study: Study) -> None:
+    def pieces(target: int) -> Pieces:
+        derived = study.derived["D_rand"]
+        method = replace(derived.method, target=target)  # type: ignore[call-arg]
+        halves = Data(source="digits", test=0.5, operations=(KeepClasses(kind="classes", keep=("1", "7")),))
+        return Pieces(replace(study, derived={"D_rand": replace(derived, method=method)}, other_data={"two": halves}))
+
+    assert pieces(9).derived("D_rand", 0)
+    for target, data, said in (
+        (10, "D", "data; the last one is 9"),
+        (2, "two", r"other_data\.two; the last one is 1"),
+    ):
+        with pytest.raises(UserError, match=rf"^derived\.D_rand\.method\.target: {target} is no class of {said}"):
+            pieces(target).derived("D_rand", 0, data=data)
 
 
 def test_a_training_may_follow_from_a_named_one(study: Study) -> None:

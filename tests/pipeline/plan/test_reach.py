@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from robustfeatures.pipeline.plan import identity, reach
-from robustfeatures.pipeline.plan.identity import identify_science
+from robustfeatures.pipeline.plan.identity import identify_science, identify_view
 from robustfeatures.pipeline.plan.syntax import describe_tree, strip_wording
 from tests.conftest import REPOSITORY
 
@@ -130,6 +130,22 @@ def test_whatever_can_change_a_number_changes_the_digest(package: Path, old: str
     other_helper = code()
     write(package, {"stage": STAGE})
     assert len({before, other_helper, code()}) == 3
+
+
+@pytest.mark.parametrize("name", ["package.settings", "package.registry"])
+def test_words_of_settings_count_for_views_alone(package: Path, name: str) -> None:
+    """Their values are among the parameters of a recipe, but pages show titles that stand there."""
+
+    def codes() -> tuple[str, str]:
+        identity.clear_caches()
+        return identify_science(("robustfeatures.stage",))["code"], identify_view(("robustfeatures.stage",))["code"]
+
+    write(package, {"stage": f"from robustfeatures.{name} import *\n"})
+    before = codes()
+    write(package, {name: FILES[name] + "TITLES = {'pgd': 'PGD'}\n"})
+    after = codes()
+    assert after[0] == before[0]
+    assert after[1] != before[1]
 
 
 @pytest.mark.parametrize(

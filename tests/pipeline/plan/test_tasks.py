@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan.plan import Plan, unfold
-from robustfeatures.pipeline.plan.tasks import make_tasks
+from robustfeatures.pipeline.plan.tasks import announce_tasks, make_tasks, read_task, write_tasks
+from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.config import Config
 from tests.conftest import REPOSITORY
 
@@ -53,3 +61,58 @@ def test_a_view_alone_needs_no_row_of_another(plan: Plan) -> None:
             members = frozenset(task.artifacts)
             # Runs that differ only in the seed share a job, whichever views need them.
             assert members <= needed or not members & needed or members in shared
+
+
+# What a job does first, in a process of its own.
+READ = "import sys; from pathlib import Path; from robustfeatures.pipeline.plan.tasks import read_task; " + (
+    "from robustfeatures.pipeline.store.references import Artifacts; "
+    "print(read_task(Artifacts(Path(sys.argv[1])), sys.argv[2]))"
+)
+
+
+def test_another_plan_beside_a_run_does_not_change_its_jobs(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    # So that the variable is gone after the test.
+    monkeypatch.setenv(artifacts.tasks_variable, "")
+    config = Config(study="digits-full", gpus_per_job=1)
+    cuda = make_tasks(plan, config, gpus=1)
+    cpu = make_tasks(plan, replace(config, evaluation_parts=4), gpus=0)
+    task = next(task for task in cuda if task.name.startswith("evaluation/"))
+    (other,) = (one for one in cpu if one.name == task.name)
+    assert (task.gpu, task.parts, other.gpu, other.parts) == (1, 1, 0, 4)
+    write_tasks(artifacts, cuda)
+    announce_tasks(artifacts, cuda)
+    environment = dict(os.environ)
+    # A dry run in another process, such as `snakemake -n --config device=cpu`.
+    write_tasks(artifacts, cpu)
+    read = [sys.executable, "-c", READ, str(artifacts.root), task.name]
+    assert subprocess.check_output(read, env=environment, text=True).strip() == str(task)
+    # By hand, the newest plan counts.
+    monkeypatch.delenv(artifacts.tasks_variable)
+    assert read_task(artifacts, task.name) == other
+    write_tasks(artifacts, cuda)
+    assert read_task(artifacts, task.name) == task
+
+
+def test_by_hand_a_task_of_an_earlier_plan_is_found(plan: Plan, tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    first, *others = make_tasks(plan, Config(study="digits-full"), gpus=0)
+    write_tasks(artifacts, [first])
+    write_tasks(artifacts, others)
+    assert read_task(artifacts, first.name) == first
+    with pytest.raises(UserError, match=r"model/none-1\.json: no study that was unfolded here plans this artifact$"):
+        read_task(artifacts, "model/none-1")
+
+
+def test_a_damaged_file_of_tasks_is_written_again(plan: Plan, tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    tasks = make_tasks(plan, Config(study="digits-full"), gpus=0)
+    write_tasks(artifacts, tasks)
+    (path,) = artifacts.newest_tasks()
+    path.write_text("")
+    with pytest.raises(UserError, match="no study that was unfolded here"):
+        read_task(artifacts, tasks[0].name)
+    write_tasks(artifacts, tasks)
+    assert read_task(artifacts, tasks[0].name) == tasks[0]

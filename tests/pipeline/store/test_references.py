@@ -8,12 +8,20 @@ import pytest
 
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_json
+from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.report.building import build_view
 from robustfeatures.pipeline.run import job as jobs
-from robustfeatures.pipeline.store.references import Artifacts, parts_are_kept, write_part
+from robustfeatures.pipeline.store.references import (
+    Artifacts,
+    parts_are_kept,
+    read_reference,
+    update_reference,
+    write_part,
+)
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.show import show
 from robustfeatures.tools.why import why
+from tests.stores import publish_files
 
 NONE = r"^{}: there is no such reference$"
 
@@ -51,6 +59,29 @@ def test_what_is_no_reference_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
         build_view(Path(name), store=environment.store)
 
 
+@pytest.mark.parametrize("damage", ["", "{", "{}", "[]"])
+def test_a_damaged_reference_is_written_again_by_a_plan(tmp_path: Path, damage: str) -> None:
+    """As after a power failure, which may leave an empty file."""
+    artifacts, store = Artifacts(tmp_path / "artifacts"), Store(tmp_path / "store")
+    identity = {"stage": "data"}
+    record = {"label": "digits", "stage": "data", "digest": "0" * 16, "identity": identity, "inputs": {}}
+    publish_files(store, identity_digest(identity, {}), {"rows.csv": b"a"})
+    name = f"data/digits-{'0' * 16}"
+    path = artifacts.reference(name)
+    update_reference(artifacts, name, record, store)
+    whole = path.read_bytes()
+    path.write_text(damage)
+    with pytest.raises(UserError, match=rf"^{path}: .* remove a damaged one, and the next run makes it again"):
+        read_reference(path)
+    update_reference(artifacts, name, record, store)
+    assert path.read_bytes() == whole
+    # Without its payload, the job runs again.
+    path.write_text(damage)
+    store.remove(identity_digest(identity, {}))
+    update_reference(artifacts, name, record, store)
+    assert not path.exists()
+
+
 def test_a_bare_name_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"^a-1\.json: there is no such reference$"):
@@ -86,5 +117,5 @@ def test_other_json_with_files_is_no_view(tmp_path: Path) -> None:
     path = tmp_path / "model" / "manifest.json"
     write_json(path, {"files": {"rows.csv": {"size": 1}}})
     for tell in (why, lambda path: show(path, Store(tmp_path))):
-        with pytest.raises(UserError, match=r"manifest\.json: this is not a reference of an artifact$"):
+        with pytest.raises(UserError, match=r"manifest\.json: not a reference of an artifact, or a damaged one"):
             list(tell(path))

@@ -13,17 +13,21 @@ from pathlib import Path
 import pytest
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import write_json
 from robustfeatures.pipeline.store.acceptances import write_acceptance
+from robustfeatures.pipeline.store.format import FILE, check_store, open_store
+from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.remote import Remote, check_address
 from robustfeatures.pipeline.store.sealed import write_sealed
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.store.transfers import Outcome, push
 from robustfeatures.pipeline.study.config import read_config
-from robustfeatures.tools.sharing import pull_from
+from robustfeatures.tools.sharing import pull_from, push_to
 from robustfeatures.tools.verify import verify
 from tests.remotes import remote_of
 from tests.stores import bytes_of, publish_files
 
+AGAIN = "push again from a store that has it"
 KEYS = tuple(f"{number:016x}" for number in range(3))
 FILES = {
     "rows.csv": b"a,b\n1,2\n",
@@ -108,7 +112,7 @@ def test_a_truncated_object_is_named_and_not_taken(store: Store, tmp_path: Path,
     remote.write(f"{KEYS[1]}/{name}", b"x" * 1000)
     fresh = Store(tmp_path / "fresh")
     _, problems = pull_from(address, fresh)
-    assert problems == [f"{address}/{KEYS[1]}/{name}: damaged"]
+    assert problems == [f"{address}/{KEYS[1]}/{name}: damaged; remove this file there, then {AGAIN}"]
     assert fresh.payload_keys() == [KEYS[0], KEYS[2]]
     assert list(verify(fresh)) == []
     # The next push of one who has it mends it, and the next pull takes what came before from the disk.
@@ -128,8 +132,15 @@ def test_other_damage(store: Store, tmp_path: Path, folder: Path, harm: str) -> 
         victim.write_bytes(victim.read_bytes().replace(b"1", b"7"))
     fresh = Store(tmp_path / "fresh")
     _, problems = pull_from(str(folder), fresh)
-    assert problems == [f"{folder}/{KEYS[0]}/{name}: {'missing' if harm == 'gone' else 'damaged'}"]
+    said = {"gone": "missing; ", "flipped": "damaged; remove this file there, then ", "manifest": "damaged; "}[harm]
+    assert problems == [f"{folder}/{KEYS[0]}/{name}: {said}{AGAIN}"]
     assert fresh.payload_keys() == [*KEYS[1:]]
+    # What the line says heals it.
+    if harm == "flipped":
+        victim.unlink()
+    push_all(store, folder)
+    assert pull_from(str(folder), fresh)[1] == []
+    assert bytes_of(fresh) == bytes_of(store)
 
 
 @pytest.mark.parametrize("name", ["../../outside", "/outside", "a/../../b", "manifest.json", ""])
@@ -143,7 +154,7 @@ def test_a_manifest_that_leaves_its_payload(store: Store, tmp_path: Path, folder
     path.unlink()
     write_sealed(path, manifest)
     _, problems = pull_from(str(folder), Store(tmp_path / "fresh"))
-    assert problems == [f"{folder}/{KEYS[0]}/manifest.json: damaged"]
+    assert problems == [f"{folder}/{KEYS[0]}/manifest.json: damaged; {AGAIN}"]
     assert not list(tmp_path.rglob("outside"))
     assert not Path("/outside").exists()
 
@@ -263,6 +274,40 @@ def test_a_remote_of_another_version(store: Store, tmp_path: Path, folder: Path)
     for act in (lambda: pull_from(str(folder), Store(tmp_path / "fresh")), lambda: push_all(store, folder)):
         with pytest.raises(UserError, match=r"of another version of this package \(format 99, not \d+\)"):
             act()
+
+
+@pytest.mark.parametrize("marker", [None, {"format": 1}])
+def test_a_store_is_no_remote_and_a_remote_no_store(
+    store: Store, tmp_path: Path, folder: Path, marker: dict[str, int] | None
+) -> None:
+    """Each holds what counts as damaged in the other. Earlier versions marked both alike."""
+    open_store(store.root, expected=0)
+    push_all(store, folder)
+    other = Store(tmp_path / "other")
+    publish_files(other, KEYS[0], FILES)
+    for root in (store.root, folder) if marker else ():
+        write_json(root / FILE, marker)
+    before = bytes_of(store), bytes_of(Store(folder))
+    # A store of an earlier version that is not marked at all is none either.
+    for address in (store.root, other.root):
+        with pytest.raises(UserError, match=f"^{address}: a store, not a remote; give the remote a folder of its own$"):
+            push(other, Remote.open(str(address)), KEYS[:1])
+    with pytest.raises(UserError, match=f"^{store.root}: a store, not a remote"):
+        pull_from(str(store.root), other)
+    for act in (open_store, check_store):
+        with pytest.raises(UserError, match=f"^{folder}: a remote, not a store; give the store a folder of its own$"):
+            act(folder, **({"expected": 0} if act is open_store else {}))
+    assert (bytes_of(store), bytes_of(Store(folder))) == before
+    # Each is still what it is.
+    check_store(store.root)
+    assert pull_from(str(folder), Store(tmp_path / "fresh"))[1] == []
+
+
+def test_a_store_is_not_pushed_into_itself(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(store.root)
+    for address in (f"file://{store.root}", str(tmp_path / "link")):
+        with pytest.raises(UserError, match=r"^.*: the store itself; give the remote a folder of its own$"):
+            push_to(address, store, Artifacts(tmp_path / "artifacts"))
 
 
 def test_a_file_system_without_links(

@@ -1,4 +1,4 @@
-"""Fractions in YAML."""
+"""Fractions, names and numbers in YAML."""
 
 from __future__ import annotations
 
@@ -54,6 +54,27 @@ def test_names_that_are_refused(tmp_path: Path, text: str, problem: str) -> None
 
 def test_names_that_are_taken(tmp_path: Path) -> None:
     assert read(tmp_path, "{'yes': 1, 0: 2, 0.25: 3, -1: 4, \"010\": 5}") == {"yes": 1, 0: 2, 0.25: 3, -1: 4, "010": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x: 1\nseeds: [0, 010]", "line 2: seeds.1: YAML reads 010 as 8; write 8, or '010' if it is text"),
+        ("a: {b: 0x10}", "line 1: a.b: YAML reads 0x10 as 16; write 16, or '0x10' if it is text"),
+        ("a: -0b11", "line 1: a: YAML reads -0b11 as -3; write -3, or '-0b11' if it is text"),
+        ("a: 1:0", "line 1: a: YAML reads 1:0 as 60; write 60, or '1:0' if it is text"),
+        ("a: 1:30.5", "line 1: a: YAML reads 1:30.5 as 90.5; write 90.5, or '1:30.5' if it is text"),
+    ],
+)
+def test_numbers_that_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read(tmp_path, text)
+    assert str(refused.value) == f"{tmp_path / 'some.yaml'}: {problem}"
+
+
+def test_numbers_that_are_taken(tmp_path: Path) -> None:
+    text = "[0, -1, +2, 10, 1_000, 0.5, 00.5, 5e-4, 1e3, '010', '1:0', 8/255]"
+    assert read(tmp_path, text) == [0, -1, 2, 10, 1000, 0.5, 0.5, 5e-4, 1e3, "010", "1:0", 8 / 255]
 
 
 def test_a_merge_that_overrides_may_be_merged_again(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pyautoattack import AutoAttack as PyAutoAttack
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from robustfeatures.attacks.carlini_wagner import compute_margins
 from robustfeatures.attacks.evaluating.noise import BROKEN_WITHOUT_GRADIENTS
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
 from robustfeatures.attacks.evaluating.usable_gradients import (
@@ -19,6 +18,7 @@ from robustfeatures.attacks.evaluating.usable_gradients import (
     count_without_gradient,
     cross_entropy_per_image,
 )
+from robustfeatures.attacks.margins import compute_margins
 from robustfeatures.errors import UserError
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from robustfeatures.attacks.carlini_wagner import Search, compute_margins
+from robustfeatures.attacks.carlini_wagner import Search
 from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_refilled_batches
 from robustfeatures.attacks.evaluating.task import AttackTask, Outcome
 from robustfeatures.attacks.evaluating.usable_gradients import NO_GRADIENT, count_without_gradient
+from robustfeatures.attacks.margins import compute_margins
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import CarliniWagner

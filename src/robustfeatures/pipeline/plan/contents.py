@@ -95,6 +95,19 @@ def _compute_digest(kind: str, state: State, compute: Callable[[], str], where: 
         raise UserError(re.sub(r"^data\b", where, str(error))) from error
 
 
+def count_classes(data: Data) -> int | None:
+    """The number of classes of a data set after all operations; None if only the job can count them."""
+    listed = _list_classes(data)
+    count = find_source(data.source).classes if listed is None else len(listed)
+    for operation in data.operations:
+        match operation:
+            case KeepClasses(keep=keep):
+                count = len(keep)
+            case MergeClasses(groups=groups):
+                count = len(groups)
+    return count
+
+
 def _list_classes(data: Data) -> list[str] | None:
     """The classes of a folder of images or of an .npz; None for other sources, and for what the job refuses."""
     if data.source == "npz" and data.path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution, distributions, version
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions, version
 from typing import Any
 
 from robustfeatures.errors import UserError
@@ -48,7 +48,20 @@ def identify_science(entries: tuple[str, ...]) -> dict[str, Any]:
     Raises:
         UserError: one of these libraries is not installed.
     """
-    found = reach.reach(entries)
+    return _identify(entries, reach.reach(entries))
+
+
+@cache
+def identify_view(entries: tuple[str, ...]) -> dict[str, Any]:
+    """The same for a table, a figure, claims or a page, which also show words of settings.
+
+    Raises:
+        UserError: one of these libraries is not installed.
+    """
+    return _identify(entries, reach.reach(entries, of_view=True))
+
+
+def _identify(entries: tuple[str, ...], found: reach.Reach) -> dict[str, Any]:
     libraries = dict(sorted(one for library in found.libraries for one in _versions(library)))
     # Where the user's own file lies is not part of the identity.
     named = sorted(reach.own_file_name(entry) or entry for entry in entries)
@@ -59,6 +72,7 @@ def clear_caches() -> None:
     """Clear the caches, so that a job can check whether modules or versions changed while it ran."""
     reach.clear_caches()
     identify_science.cache_clear()
+    identify_view.cache_clear()
     _versions.cache_clear()
 
 
@@ -136,9 +150,18 @@ def _distributions(library: str) -> list[str]:
 
     `importlib.metadata.packages_distributions` finds the same, but parses every file list: that takes 0.3 s.
     """
+    same_name = []
     with suppress(PackageNotFoundError):
-        # Most are called like their package; sklearn and PIL are not.
-        return [distribution(library).metadata["Name"]]
-    lines = (f"{library}/__init__.py,", f"{library}.py,")
-    found = [one for one in distributions() if any(f"\n{line}" in f"\n{one.read_text('RECORD')}" for line in lines)]
-    return sorted({one.metadata["Name"] for one in found})
+        # Most are called like their package; sklearn and PIL are not. There is an empty distribution called sklearn.
+        same_name = [distribution(library)]
+    if any(_holds(one, f"{library}/", f"{library}.py,") for one in same_name):
+        return [one.metadata["Name"] for one in same_name]
+    found = [one for one in distributions() if _holds(one, f"{library}/__init__.py,", f"{library}.py,")]
+    # A distribution that is installed from its sources lists none of its files.
+    return sorted({one.metadata["Name"] for one in found or same_name})
+
+
+def _holds(found: Distribution, *beginnings: str) -> bool:
+    """Whether the list of a distribution's files has a line with one of these beginnings."""
+    lines = f"\n{found.read_text('RECORD')}"
+    return any(f"\n{beginning}" in lines for beginning in beginnings)

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from robustfeatures.attacks.evaluating.settings import Attack, Evaluation, Noise
 from robustfeatures.attacks.settings import NormName
 from robustfeatures.data.settings import Data, Operation, Split
-from robustfeatures.derived.settings import Derived, Method
+from robustfeatures.derived.settings import Derived, Method, TargetedAttack
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.canonical import canonical_json, digest, to_json
+from robustfeatures.pipeline.plan.contents import count_classes
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.checks import check_attacks, check_eps, has_split
 from robustfeatures.pipeline.study.grids import Cell
@@ -139,6 +140,7 @@ class Pieces:
         derived = self.derived_set(name)
         chosen = splits or derived.splits
         self._check_splits(name, chosen, data)
+        self._check_target(name, derived.method, data)
         # Other data sets keep their own images; only D may be a part of what its source has seen.
         seen = derived.source_data if derived.source_data and data == "D" else data
         inputs = {"data": self.data(data), "source": self.source_model(derived.source, seed, data=seen)}
@@ -151,6 +153,18 @@ class Pieces:
             if not has_split(parameters, split):
                 remedy = f"; give {field}.validation a share" if split == "validation" else ""
                 raise UserError(f"derived.{name}.splits: {field} has no {split} split{remedy}")
+
+    def _check_target(self, name: str, method: Method, data: str) -> None:
+        parameters = self.data(data).parameters
+        assert isinstance(parameters, Data)
+        target = method.target if isinstance(method, TargetedAttack) else None
+        if isinstance(target, int):
+            count = count_classes(parameters)
+            if count is not None and target >= count:
+                field = "data" if data == "D" else f"other_data.{data}"
+                raise UserError(
+                    f"derived.{name}.method.target: {target} is no class of {field}; the last one is {count - 1}"
+                )
 
     def derived_with(
         self,

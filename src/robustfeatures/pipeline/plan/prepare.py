@@ -9,11 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.files import read_json, write_json
-from robustfeatures.pipeline.plan.canonical import to_json
+from robustfeatures.files import holds_json, read_json, write_json
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.remote_payloads import fetch_planned
-from robustfeatures.pipeline.plan.tasks import Task
+from robustfeatures.pipeline.plan.tasks import Task, write_tasks
 from robustfeatures.pipeline.store.checkouts import register
 from robustfeatures.pipeline.store.format import open_store
 from robustfeatures.pipeline.store.references import (
@@ -48,7 +47,8 @@ def prepare(
     open_store(store.root, expected=there)
     damaged = fetch_planned(remote, plan, artifacts, store)
     records = {name: recipe.record() for name, recipe in plan.recipes.items()}
-    _write_plans(records, tasks, artifacts)
+    _write_plans(records, artifacts)
+    write_tasks(artifacts, tasks)
     for task in tasks:
         for name in task.artifacts:
             update_reference(artifacts, name, records[name], store)
@@ -65,8 +65,9 @@ def prepare(
     _write_view_plans(plan, artifacts)
     if any(not artifacts.reference(task.name).exists() for task in tasks):
         store.check_writable()
-    needed = {read_reference(path)["key"] for name in plan.recipes if (path := artifacts.reference(name)).exists()}
-    register(store.root, artifacts.root, plan.views[0].study if plan.views else "", needed)
+    built = (path for name in plan.recipes if (path := artifacts.reference(name)).exists())
+    study = plan.views[0].study if plan.views else ""
+    register(store.root, artifacts.root, study, (read_reference(path)["key"] for path in built))
     for outputs, inputs in _jobs(plan, tasks, artifacts):
         _align_times(outputs, inputs)
     return damaged
@@ -113,15 +114,11 @@ def _align_times(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
                 os.utime(path, ns=(moment, moment))
 
 
-def _write_plans(records: Mapping[str, dict[str, Any]], tasks: Sequence[Task], artifacts: Artifacts) -> None:
-    written = (
-        *((artifacts.plan(name), record) for name, record in records.items()),
-        *((artifacts.task(task.name), to_json(task)) for task in tasks),
-    )
-    for path, record in written:
-        # The same recipe may come from a study that gives its inputs other names.
-        if not _contains(path, record):
-            write_json(path, record, durable=False)
+def _write_plans(records: Mapping[str, dict[str, Any]], artifacts: Artifacts) -> None:
+    for name, record in records.items():
+        # The same recipe may come from a study that gives its inputs other labels. A job finds them by their digests.
+        if not holds_json(artifacts.plan(name), record):
+            write_json(artifacts.plan(name), record, durable=False)
 
 
 def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
@@ -154,15 +151,8 @@ def _write_view_plans(plan: Plan, artifacts: Artifacts) -> None:
         # The files of a view have no digest in their names, so without a reference they may show another plan. Its plan
         # is written again and is then newer than they are, so that Snakemake makes them again even if it has lost its
         # own records.
-        if not artifacts.reference(view.artifact).exists() or not _contains(path, view.record):
+        if not artifacts.reference(view.artifact).exists() or not holds_json(path, view.record):
             write_json(path, view.record, durable=False)
-
-
-def _contains(path: Path, record: dict[str, Any]) -> bool:
-    try:
-        return bool(read_json(path) == record)
-    except (OSError, ValueError):
-        return False
 
 
 def _forget_lost_parts(parts: Sequence[Path], store: Store, keys: Sequence[str | None]) -> None:

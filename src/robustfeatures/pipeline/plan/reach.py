@@ -32,6 +32,7 @@ OUTSIDE = ("cli", "errors", "files", "pipeline", "tools")
 # These modules write tables and pages. They are part of the identity of views; no science imports them.
 REPORT = f"{PACKAGE}.pipeline.report."
 # Modules of these names hold parameters and the tables of names. Their values are in the parameters of each recipe.
+# Views also show their words, such as the titles of attacks.
 PARAMETER_MODULES = ("settings", "registry")
 # Libraries that show progress or let processes take turns. They change no number.
 NO_SCIENCE = frozenset({"filelock", "tqdm"})
@@ -48,8 +49,10 @@ class Reach:
     libraries: frozenset[str]
 
 
-def reach(entries: Iterable[str]) -> Reach:
+def reach(entries: Iterable[str], *, of_view: bool = False) -> Reach:
     """The modules and libraries that `entries` (`<module>` or `<module>:<function>`) reach, entries included.
+
+    A view also reaches the `PARAMETER_MODULES`.
 
     Raises:
         ValueError: an imported name is neither a module of the package nor re-exported by its `__init__`.
@@ -70,7 +73,7 @@ def reach(entries: Iterable[str]) -> Reach:
                 libraries.add(imported.top)
                 waiting += [TORCH_SETTINGS] if imported.top == "torch" else []
             else:
-                waiting += [found for found in _modules(imported, module) if not _is_outside(found)]
+                waiting += [found for found in _modules(imported, module) if not _is_outside(found, of_view=of_view)]
     return Reach(modules, frozenset(libraries - sys.stdlib_module_names - NO_SCIENCE))
 
 
@@ -90,11 +93,11 @@ def clear_caches() -> None:
         cached.cache_clear()
 
 
-def _is_outside(module: str) -> bool:
+def _is_outside(module: str, *, of_view: bool) -> bool:
     parts = module.split(".")
     if module.startswith(REPORT):
         return False
-    return parts[1] in OUTSIDE or parts[-1] in PARAMETER_MODULES
+    return parts[1] in OUTSIDE or (parts[-1] in PARAMETER_MODULES and not of_view)
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from robustfeatures.derived.registry import METHODS
 from robustfeatures.derived.settings import Derived
 from robustfeatures.errors import UserError
-from robustfeatures.files import ABSENT, read_json
-from robustfeatures.pipeline.plan.canonical import digest
+from robustfeatures.files import ABSENT, holds_json, read_json, write_json
+from robustfeatures.pipeline.plan.canonical import digest, to_json
 from robustfeatures.pipeline.plan.estimates import estimate, find_networks, needs_gpu
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.parameters import Measurement
@@ -26,13 +30,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One job: the artifacts it makes, the tasks it waits for, its parts, and the resources it needs.
+    """One job of a study: the artifacts it makes, the tasks it waits for, its parts, and the resources it needs.
 
     `name` is `<stage>/<label>-<digest>` of its only artifact or of a batch; Snakemake tracks the file of that name.
     `memory_mb`, `minutes` and `gpu` are those of one part, the first two on the first try. The job that joins the parts
     needs no GPU. A training on several GPUs has a process for each.
     """
 
+    study: str
     name: str
     artifacts: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -127,6 +132,7 @@ def _task(
     minutes = sum(each.minutes(gpu=used > 0, threads=config.threads_per_job, parts=parts) for each in needed)
     memory_mb = max(each.memory_mb for each in needed)
     return Task(
+        study=config.study,
         name=name,
         artifacts=artifacts,
         inputs=inputs,
@@ -151,14 +157,49 @@ def _uses_gpu(recipe: Recipe, config: Config) -> bool:
     return recipe.stage.uses_torch
 
 
+def write_tasks(artifacts: Artifacts, tasks: Sequence[Task]) -> None:
+    """Write down the jobs of a plan. They stay as they are, whatever is planned beside a run.
+
+    The configuration says how many parts and which device a job has, and no name of a job shows that. So the file has
+    the digest of its content in its name, and `announce_tasks` tells the jobs of a run which one is theirs.
+    """
+    path, record = artifacts.tasks(_name_plan(tasks)), _record(tasks)
+    if holds_json(path, record):
+        # It is the newest plan again.
+        os.utime(path)
+    else:
+        write_json(path, record, durable=False)
+
+
+def announce_tasks(artifacts: Artifacts, tasks: Sequence[Task]) -> None:
+    """Tell the processes that this one starts, on any machine, to read these tasks. `write_tasks` has written them."""
+    os.environ[artifacts.tasks_variable] = _name_plan(tasks)
+
+
+def _name_plan(tasks: Sequence[Task]) -> str:
+    return digest(_record(tasks))
+
+
+def _record(tasks: Sequence[Task]) -> dict[str, Any]:
+    return {task.name: to_json(task) for task in tasks}
+
+
 def read_task(artifacts: Artifacts, name: str) -> Task:
-    """The task of that name, from the plan that `prepare` wrote.
+    """The task of that name: in the plan of the run that this process belongs to, or by hand in the newest that has it.
 
     Raises:
         UserError: no study that was unfolded here plans it.
     """
-    try:
-        record: Mapping[str, Any] = read_json(artifacts.task(name))
-        return Task(**{**record, "artifacts": tuple(record["artifacts"]), "inputs": tuple(record["inputs"])})
-    except (*ABSENT, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{artifacts.reference(name)}: no study that was unfolded here plans this artifact") from error
+    announced = artifacts.tasks(os.environ.get(artifacts.tasks_variable, ""))
+    for path in [announced] if announced.exists() else artifacts.newest_tasks():
+        with suppress(*ABSENT, ValueError, TypeError, KeyError):
+            record: Mapping[str, Any] = _read(path)[name]
+            return Task(**{**record, "artifacts": tuple(record["artifacts"]), "inputs": tuple(record["inputs"])})
+    raise UserError(f"{artifacts.reference(name)}: no study that was unfolded here plans this artifact")
+
+
+@cache
+def _read(path: Path) -> Mapping[str, Any]:
+    """The content of a file with tasks, which never changes."""
+    found: Mapping[str, Any] = read_json(path)
+    return found

@@ -25,6 +25,7 @@ from robustfeatures.pipeline.run.blocks import Blocks, Share
 from robustfeatures.pipeline.run.device_models import DeviceModels
 from robustfeatures.pipeline.run.machine import describe_machine, prepare_torch
 from robustfeatures.pipeline.run.progress import Progress
+from robustfeatures.pipeline.store.checkouts import note_needed
 from robustfeatures.pipeline.store.content import Hashes, content_digest
 from robustfeatures.pipeline.store.format import check_store
 from robustfeatures.pipeline.store.lease import in_turn
@@ -154,7 +155,7 @@ def build(tracked: Path, environment: Environment) -> None:
     # Parts are joined without a GPU.
     used = replace(environment, device=planned if task.parts == 1 else "cpu")
     with _gpus(task.gpu, used):
-        in_turn(task.artifacts, lambda artifact, patience: _build(artifacts, artifact, used, patience, planned))
+        in_turn(task.artifacts, lambda artifact, patience: _build(artifacts, task, artifact, used, patience, planned))
     if task.is_batch:
         write_batch(tracked, task.artifacts)
 
@@ -180,7 +181,9 @@ def build_part(tracked: Path, share: Share, environment: Environment) -> None:
     write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
 
 
-def _build(artifacts: Artifacts, artifact: str, environment: Environment, patience: float, planned_device: str) -> None:
+def _build(
+    artifacts: Artifacts, task: Task, artifact: str, environment: Environment, patience: float, planned_device: str
+) -> None:
     store = environment.store
     record = read_plan(artifacts, artifact)
     inputs, key = _find_inputs(artifacts, record)
@@ -196,6 +199,7 @@ def _build(artifacts: Artifacts, artifact: str, environment: Environment, patien
     if manifest is None:
         raise UserError(f"{store.payload(key)}: the payload vanished as soon as it was published; run again")
     write_reference(artifacts.reference(artifact), record, manifest)
+    note_needed(store.root, artifacts.root, task.study, manifest["key"])
 
 
 def _planned_device(task: Task, environment: Environment) -> str:
@@ -214,7 +218,7 @@ def _gpus(count: int, environment: Environment) -> AbstractContextManager[None]:
 
 def _find_inputs(artifacts: Artifacts, record: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
     """The references of the inputs by role, and the key of the payload."""
-    inputs = {role: read_reference(artifacts.reference(name)) for role, name in record["inputs"].items()}
+    inputs = {role: read_reference(artifacts.find(name)) for role, name in record["inputs"].items()}
     return inputs, identity_digest(record["identity"], {role: input_["content"] for role, input_ in inputs.items()})
 
 

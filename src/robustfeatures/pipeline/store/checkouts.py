@@ -1,4 +1,8 @@
-"""The checkouts that use a store: each records which payloads a study of it needs, so that nobody else removes them."""
+"""The checkouts that use a store: each records which payloads a study of it needs, so that nobody else removes them.
+
+`.checkouts/<digest>.json` has what a study of a checkout needed when it was planned, `.checkouts/<digest>/` what its
+jobs have made since.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ import errno
 import os
 import platform
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,15 +21,16 @@ from robustfeatures.files import ABSENT, name_user, read_json, write_atomically,
 from robustfeatures.pipeline.plan.canonical import digest
 
 FOLDER = ".checkouts"
-
-
 # The file in a folder of references that tells this checkout from others with the same path, such as on other machines.
 NAME_FILE = ".checkout"
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """What one study of one checkout needs. `path` is its folder of references, `seen` the time of its last plan."""
+    """What one study of one checkout needs. `path` is its folder of references, `seen` the time of its last plan.
+
+    `keys` are those of that plan and of the jobs since.
+    """
 
     token: str
     path: str
@@ -45,19 +51,51 @@ class Checkout:
 def register(root: Path, references: Path, study: str, keys: Iterable[str]) -> None:
     """Record in the store at `root` what a study of this checkout needs. Nothing happens where it may not be written.
 
-    `references` is the checkout's folder of references.
+    `references` is the checkout's folder of references. `keys` is read after the notes of jobs have been listed. What
+    they noted until then has a reference, so the new list has it if the study still needs it.
     """
     path, token = str(references.absolute()), _token(references)
     if not token:
         token = secrets.token_hex(8)
         write_atomically(references / NAME_FILE, token.encode())
+    place = _place(root, references, study)
+    notes = _list_notes(place)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     checkout = Checkout(token, path, study, name_user(os.getuid()), platform.node(), now, tuple(sorted(keys)))
+    with _where_it_may_be_written():
+        write_json(place, asdict(checkout), durable=False)
+        for note in notes:
+            note.unlink(missing_ok=True)
+
+
+def note_needed(root: Path, references: Path, study: str, key: str) -> None:
+    """Add to what a study of this checkout needs, in the store at `root`. A job does so after its reference is there.
+
+    Otherwise nobody would know of what a run has made until the study is planned again, which may be weeks later.
+    """
+    note = _place(root, references, study).with_suffix("") / key
+    with _where_it_may_be_written():
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
+
+
+@contextmanager
+def _where_it_may_be_written() -> Iterator[None]:
     try:
-        write_json(root / FOLDER / f"{digest([token, path, study])}.json", asdict(checkout), durable=False)
+        yield
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise
+
+
+def _place(root: Path, references: Path, study: str) -> Path:
+    return root / FOLDER / f"{digest([_token(references), str(references.absolute()), study])}.json"
+
+
+def _list_notes(place: Path) -> list[Path]:
+    with suppress(*ABSENT):
+        return list(place.with_suffix("").iterdir())
+    return []
 
 
 def list_checkouts(root: Path) -> list[Checkout]:
@@ -72,7 +110,8 @@ def list_checkouts(root: Path) -> list[Checkout]:
 def _read(path: Path) -> Checkout:
     try:
         found = read_json(path)
-        return Checkout(**{**found, "keys": tuple(found["keys"])})
+        keys = {*found["keys"], *(note.name for note in _list_notes(path))}
+        return Checkout(**{**found, "keys": tuple(sorted(keys))})
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: damaged; remove it, and the next run of its checkout writes it again") from error
 

@@ -6,6 +6,7 @@ import glob
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from robustfeatures.pipeline.store.store import Store
 class Artifacts:
     """The folder of references, `<stage>/<label>-<digest>.json`.
 
-    The same folder has the recipes of the plan, `.plan/...`, the jobs, `.tasks/...`, and their finished parts,
-    `.parts/...`.
+    The same folder has the recipes of the plan, `.plan/...`, the jobs of each plan, `.tasks/...`, and their finished
+    parts, `.parts/...`.
     """
 
     root: Path
@@ -30,6 +31,16 @@ class Artifacts:
     def reference(self, artifact: str) -> Path:
         """The reference of `<stage>/<label>-<digest>`."""
         return self.root / f"{artifact}.json"
+
+    def find(self, artifact: str) -> Path:
+        """The reference of `<stage>/<label>-<digest>`, or one that the same recipe has under another label.
+
+        Two studies may give one recipe two labels, and the plan of either may be the last that was written.
+        """
+        path = self.reference(artifact)
+        if path.exists():
+            return path
+        return next(iter(sorted(path.parent.glob(f"*-{artifact[-DIGEST_LENGTH:]}.json"))), path)
 
     def builds(self, stage: str, label: str) -> list[Path]:
         """All references of a label, with any digest."""
@@ -39,9 +50,19 @@ class Artifacts:
         """The file with the recipe of `<stage>/<label>-<digest>`."""
         return self.root / ".plan" / f"{artifact}.json"
 
-    def task(self, name: str) -> Path:
-        """The file with the task of the job `<stage>/<label>-<digest>`."""
-        return self.root / ".tasks" / f"{name}.json"
+    def tasks(self, plan: str) -> Path:
+        """The file with the jobs of a plan. `plan` is the digest of these jobs."""
+        return self.root / ".tasks" / f"{plan}.json"
+
+    def newest_tasks(self) -> list[Path]:
+        """The files with the jobs of all plans, the newest plan first."""
+        files = (self.root / ".tasks").glob("*.json")
+        return sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+    @property
+    def tasks_variable(self) -> str:
+        """The environment variable that tells the jobs of a run which plan is theirs. Each folder has its own."""
+        return f"ROBUSTFEATURES_TASKS_{digest(str(self.root)).upper()}"
 
     def parts(self, name: str, count: int) -> list[Path]:
         """The files that mark finished parts of a job; none if the job has one part."""
@@ -127,7 +148,10 @@ def read_reference(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is no such reference") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: this is not a reference of an artifact") from error
+        raise UserError(
+            f"{path}: not a reference of an artifact, or a damaged one; remove a damaged one, and the next run makes "
+            "it again from the store"
+        ) from error
     return reference
 
 
@@ -153,15 +177,17 @@ def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]
 def update_reference(artifacts: Artifacts, name: str, record: dict[str, Any], store: Store) -> None:
     """Make the reference of a recipe agree with the store: keep it, write it, or remove it.
 
-    A payload that was lost and made again elsewhere may have other content, and all that is made of it too.
+    A payload that was lost and made again elsewhere may have other content, and all that is made of it too. A damaged
+    reference counts as none.
     """
     path, key = artifacts.reference(name), find_key(artifacts, record)
     manifest = None if key is None else store.manifest(key)
     if path.exists():
-        found = read_reference(path)
-        if manifest is not None and all(manifest[field] == found[field] for field in ("key", "content")):
-            return
-        path.unlink()
+        with suppress(UserError):
+            found = read_reference(path)
+            if manifest is not None and all(manifest[field] == found[field] for field in ("key", "content")):
+                return
+        path.unlink(missing_ok=True)
     if manifest is not None:
         write_reference(path, record, manifest)
 

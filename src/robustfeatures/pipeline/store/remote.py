@@ -23,7 +23,7 @@ from robustfeatures.files import encode_json
 from robustfeatures.pipeline.plan.canonical import KEY
 from robustfeatures.pipeline.store.acceptances import FOLDER as ACCEPTANCES
 from robustfeatures.pipeline.store.format import FILE as FORMAT_FILE
-from robustfeatures.pipeline.store.format import FORMAT
+from robustfeatures.pipeline.store.format import FORMAT, OBJECT, check_kind, make_marker
 from robustfeatures.pipeline.store.sealed import MANIFEST, parse_sealed
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 EXTRAS = {"file": "", "sftp": "ssh", "s3": "s3"}
 # Seconds until a server that does not answer counts as unreachable.
 PATIENCE = 20
+PUSH_AGAIN = "push again from a store that has it"
+# Folders that a store has and a remote has not.
+STORE_FOLDERS = {".partial", ".checkouts"}
 CHUNK_BYTES = 1 << 22
 
 # Takes the number of bytes that were moved since the last call.
@@ -92,17 +95,19 @@ class Remote:
         """Check that this is a remote.
 
         Raises:
-            UserError: it is not, another version wrote it, or it cannot be reached.
+            UserError: it is not, but maybe a store; another version wrote it; or it cannot be reached.
         """
         content = self.read(FORMAT_FILE)
         if content is None:
             raise UserError(f"{self.address}: there is no remote here; `robustfeatures push` makes one")
         try:
-            found = json.loads(content)["format"]
+            marker = json.loads(content)
+            found = marker["format"]
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{self.address}/{FORMAT_FILE}: damaged; push again") from error
         if found != FORMAT:
             raise UserError(f"{self.address}: of another version of this package (format {found}, not {FORMAT})")
+        check_kind(marker, "remote", self.address, self._is_used_as_store)
 
     def create(self) -> None:
         """Make this place a remote, unless it is one.
@@ -111,8 +116,17 @@ class Remote:
             UserError: as `check`, or it may not be written.
         """
         if self.read(FORMAT_FILE) is None:
-            self.write(FORMAT_FILE, encode_json({"format": FORMAT}))
+            check_kind({}, "remote", self.address, self._is_used_as_store)
+            self.write(FORMAT_FILE, encode_json(make_marker("remote")))
         self.check()
+
+    def _is_used_as_store(self) -> bool:
+        """Whether jobs have worked here, or a study was planned with this as its store."""
+        return not self.sizes("").keys().isdisjoint(STORE_FOLDERS)
+
+    def is_folder(self, folder: Path) -> bool:
+        """Whether this remote is a folder of this machine, and this folder."""
+        return _split(self.address)[0] == "file" and Path(self.root).resolve() == folder.resolve()
 
     def keys(self) -> set[str]:
         """The keys under which something lies. Not all of them need be complete."""
@@ -145,7 +159,7 @@ class Remote:
             for file, facts in manifest["files"].items():
                 _check_file(file, facts)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(f"{self.address}/{name}: damaged") from error
+            raise DamagedError(f"{self.address}/{name}: damaged; {PUSH_AGAIN}") from error
         return manifest
 
     def acceptances(self, known: Set[str]) -> Iterator[tuple[str, bytes]]:
@@ -215,7 +229,8 @@ class Remote:
                     hasher.update(chunk)
                     moved(len(chunk))
             if hasher.hexdigest() != sha256:
-                raise DamagedError(f"{self.address}/{name}: damaged")
+                # `push` compares sizes alone, so that it need not read what is there.
+                raise DamagedError(f"{self.address}/{name}: damaged; remove this file there, then {PUSH_AGAIN}")
             temporary.replace(path)
         except OSError as error:
             error.filename = str(path)
@@ -229,7 +244,7 @@ class Remote:
             try:
                 source = self.files.open(self._place(name), "rb")
             except FileNotFoundError as error:
-                raise DamagedError(f"{self.address}/{name}: missing") from error
+                raise DamagedError(f"{self.address}/{name}: missing; {PUSH_AGAIN}") from error
         try:
             while True:
                 with _explain(self.address):
@@ -293,7 +308,7 @@ def _check_file(name: str, facts: Mapping[str, Any]) -> None:
     """Check an entry of a manifest that others wrote: it must name a file inside the payload."""
     path = PurePosixPath(name)
     inside = not path.is_absolute() and ".." not in path.parts and str(path) == name and "\\" not in name
-    whole = isinstance(facts["size"], int) and re.fullmatch(r"[0-9a-f]{64}", facts["sha256"])
+    whole = isinstance(facts["size"], int) and OBJECT.fullmatch(facts["sha256"])
     if not inside or not whole or name in (".", MANIFEST):
         raise ValueError(name)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.errors import UserError
@@ -32,6 +32,17 @@ def check_study_name(name: str) -> str:
     return name
 
 
+def refuse_bool(value: Any) -> Any:
+    """The value, unless it is true or false, which count as 1 and 0 otherwise.
+
+    Raises:
+        ValueError: it is true or false.
+    """
+    if isinstance(value, bool):
+        raise ValueError("should be auto, 0 or 1")
+    return value
+
+
 Folder = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -53,7 +64,7 @@ class Config(Strict):
     """A folder, `sftp://` or `s3://` address whose payloads are fetched before anything is computed."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where networks run; `auto` uses a GPU if there is one."""
-    gpus_per_job: Literal["auto", 0, 1] = "auto"
+    gpus_per_job: Annotated[Literal["auto", 0, 1], BeforeValidator(refuse_bool)] = "auto"
     """The GPUs of each training, attack or evaluation; `auto` is 1 for jobs of at least 1e14 operations."""
     gpu_fast_path: bool = False
     """CUDA graphs and pinned memory on a GPU, which no GPU has run yet; see `engine/fast_path.py`."""

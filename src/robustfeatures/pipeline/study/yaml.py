@@ -1,4 +1,4 @@
-"""Read YAML safely: 5e-4 and 8/255 are numbers, and a name that appears twice is an error."""
+"""Read YAML safely: 5e-4 and 8/255 are numbers; a name that appears twice, or 010 for 8, is an error."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ _Loader.add_constructor("!fraction", _Loader.construct_fraction)
 # Names that YAML reads as something else: `yes` as true, 010 as 8.
 NO_TEXT = re.compile("tag:yaml.org,2002:(bool|timestamp)")
 PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
+# Integers that YAML reads in base 2, 8 or 16, and numbers that it reads in base 60: 010 as 8, 1:30 as 90.
+OTHER_INTEGER = re.compile(r"[-+]?0[\d_bx].*|.*:.*", flags=re.IGNORECASE)
+OTHER_FLOAT = re.compile(".*:.*")
 
 # Far more values than any study has. With aliases of aliases ten lines can stand for billions.
 MOST_VALUES = 1_000_000
@@ -49,7 +52,7 @@ def read_yaml(path: Path) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _count_values(node, {}) > MOST_VALUES:
+        if _count_values(node, {}, "") > MOST_VALUES:
             raise UserError(f"{path}: more than {MOST_VALUES} values, counting each alias as what it stands for")
         return loader.construct_document(node)
     except OSError as error:
@@ -86,17 +89,32 @@ def _check_names(node: yaml.MappingNode) -> None:
         seen.add(key.value)
 
 
-def _count_values(node: yaml.Node, known: dict[yaml.Node, int | None]) -> int:
-    """The number of values that a node stands for, with each alias counted as its target."""
+def _check_number(node: yaml.Node, where: str) -> None:
+    """Check that a number is the one that it seems to be; `where` is its field."""
+    kind = node.tag.removeprefix("tag:yaml.org,2002:")
+    pattern = {"int": OTHER_INTEGER, "float": OTHER_FLOAT}.get(kind)
+    if pattern is not None and pattern.fullmatch(node.value):
+        read = yaml.safe_load(node.value)
+        raise yaml.MarkedYAMLError(
+            problem=f"{where}: YAML reads {node.value} as {read}; write {read}, or '{node.value}' if it is text",
+            problem_mark=node.start_mark,
+        )
+
+
+def _count_values(node: yaml.Node, known: dict[yaml.Node, int | None], where: str) -> int:
+    """The number of values that the node in the field `where` stands for, with each alias counted as its target."""
     if node not in known:
         known[node] = None
-        children: list[yaml.Node] = []
+        children: list[tuple[str, yaml.Node]] = []
         if isinstance(node, yaml.MappingNode):
             _check_names(node)
-            children = [each for pair in node.value for each in pair]
+            children = [(str(key.value), each) for key, value in node.value for each in (key, value)]
         elif isinstance(node, yaml.SequenceNode):
-            children = node.value
-        known[node] = 1 + sum(_count_values(child, known) for child in children)
+            children = [(str(number), each) for number, each in enumerate(node.value)]
+        else:
+            _check_number(node, where)
+        below = ((f"{where}.{name}" if where else name, child) for name, child in children)
+        known[node] = 1 + sum(_count_values(child, known, place) for place, child in below)
     found = known[node]
     if found is None:
         raise yaml.MarkedYAMLError(problem="the value holds itself", problem_mark=node.start_mark)
