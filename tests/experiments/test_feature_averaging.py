@@ -203,7 +203,7 @@ def test_the_attack_decides_the_comparison() -> None:
 
 @pytest.mark.parametrize(("norm", "name", "absent"), [("l2", "L2", "Linf"), ("linf", "Linf", "L2")])
 def test_the_norm_in_words_is_that_of_the_attack(norm: Any, name: str, absent: str, study: Study) -> None:
-    results = replace(sides(), settings=replace(sides().settings, norm=norm, steps=7))
+    results = replace(sides(), settings=replace(sides().settings, norm=norm, steps=7, relative_step_size=0.25))
     (axes,) = e4.figure(results).axes
     words = [axes.get_xlabel(), axes.get_ylabel(), e4.EXPERIMENT.caption]
     words += [claim.quantity for claim in e4.claims(results)]
@@ -221,3 +221,9 @@ def test_the_figure_shows_both_attacks_on_both_read_outs() -> None:
     figure = e4.figure(sides())
     ends = sorted(float(line.get_ydata()[-1]) for line in figure.axes[0].lines)
     assert ends == [30.5, 30.5, 40.5, 70.5, 70.5]
+
+
+def test_e4_refuses_steps_that_end_inside_the_ball(study: Study) -> None:
+    settings = e4.Settings(tasks={"parity": e4.Task(merged="parity", eps=(0.5,))}, steps=5, relative_step_size=0.1)
+    with pytest.raises(UserError, match=r"^experiments\.E4\.steps: 5 x 0\.1 of the radius does not reach the surface"):
+        e4.needs(Pieces(study), settings)

@@ -31,13 +31,23 @@ def test_nothing_is_cut_overlaps_or_lacks_a_label(study: str, identifier: str, t
     assert find_faults(experiment.figure(results)) == []
 
 
-@pytest.mark.parametrize("identifier", ["A1", "A4", "A8", "B1", "B3", "C3", "C7", "D3", "D4"])
-def test_figures_mark_published_values_where_captions_say_so(identifier: str, tmp_path: Path) -> None:
-    experiment, results = make_up(SMALL, identifier, tmp_path)
+@pytest.mark.parametrize(
+    ("study", "identifier"),
+    [
+        *((SMALL, each) for each in ("A1", "A4", "B1", "B3", "C7", "D3", "D4")),
+        *(("not-bugs-cifar10", each) for each in ("A5", "A8")),
+        ("at-odds-cifar10", "C3"),
+    ],
+)
+def test_figures_mark_published_values_where_captions_say_so(study: str, identifier: str, tmp_path: Path) -> None:
+    experiment, results = make_up(study, identifier, tmp_path)
     assert results.comparable
     assert experiment.figure is not None
-    words = {text.get_text() for legend in experiment.figure(results).legends for text in legend.get_texts()}
+    drawn = experiment.figure(results)
+    words = {text.get_text() for legend in drawn.legends for text in legend.get_texts()}
     assert ("published" in words) == experiment.marks_published
+    marks = [line for axes in drawn.axes for line in axes.lines if line.get_marker() == "D" and len(line.get_xydata())]
+    assert bool(marks) == experiment.marks_published
 
 
 def test_one_seed_has_neither_whiskers_nor_bands(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def study() -> Study:
         ("A1", {"starts": ["noise", "noise"]}, "starts: 'noise' appears twice"),
         ("A3", {"architectures": ["linear", "linear", "wide-cnn"]}, "architectures: 'linear' appears twice"),
         ("A5", {"steps": [1, 10, 100, 10]}, "steps: 10 appears twice"),
+        ("A5", {"reach": [0.5, 2]}, "reach.0: "),
         ("A8", {"fresh": {"split": "test"}, "fitted": ["linear", "linear"]}, "fitted: 'linear' appears twice"),
         ("A11", {"architectures": ["linear", "linear"]}, "architectures: 'linear' appears twice"),
         ("A12", {"relative_eps": [0.1, 0.1]}, "relative_eps: 0.1 appears twice"),

@@ -95,11 +95,14 @@ def test_masked_gradients_are_warned_of(linear: nn.Module, grey: Tensor) -> None
         ({"norm": "l3"}, r"evaluate: norm: 'l3' is unknown"),
         ({"eps": [8], "norm": "linf"}, "evaluate: eps: pixels lie in"),
         ({"eps": 0.5}, r"^evaluate: eps: 0.5 is no list of radii; write \[0.5\]$"),
+        ({"eps": np.float32(0.5)}, r"^evaluate: eps: .*0.5\)? is no list of radii; write \[0.5\]$"),
         ({"eps": ["8/0"]}, r"^evaluate: eps: \['8/0'\] has a radius that is no number$"),
+        ({"eps": [None]}, r"^evaluate: eps: \[None\] has a radius that is no number$"),
+        ({"eps": ["1e400"]}, r"^evaluate: eps: \['1e400'\] has a radius that is no number$"),
         ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 2).double())}, "model: has weights of type torch.float64"),
         (
             {"attacks": [{"kind": "pgd", "steps": 3, "relative_step_sizes": [0.1, 0.2]}]},
-            "evaluate: attacks: pgd-3-by-0.1,0.2: 3 steps of 0.2 of the radius do not reach the surface of the ball",
+            "evaluate: attacks: pgd-3-by-0.1,0.2: 3 x 0.2 of the radius does not reach the surface of the ball",
         ),
     ],
 )
@@ -108,6 +111,18 @@ def test_what_is_refused(linear: nn.Module, changes: dict[str, Any], problem: st
     given |= changes
     with pytest.raises(UserError, match=problem):
         evaluate(given.pop("model"), given.pop("images"), given.pop("labels"), **given)
+
+
+def test_steps_that_reach_the_surface_but_for_rounding_are_accepted(linear: nn.Module, grey: Tensor) -> None:
+    attack = {"kind": "pgd", "steps": 49, "relative_step_sizes": [1 / 49]}
+    assert len(evaluate(linear, grey, linear(grey).argmax(dim=1), eps=[0.01], attacks=[attack])) == 2
+
+
+def test_weights_that_can_have_no_gradient_are_refused(grey: Tensor) -> None:
+    with torch.inference_mode():
+        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+    with pytest.raises(UserError, match=r"^model: made inside torch.inference_mode\(\), so it has no gradients"):
+        evaluate(model, grey, torch.zeros(100, dtype=torch.int64), eps=[0.01], attacks=[PGD_DICT])
 
 
 def test_inside_no_grad_and_with_images_in_another_layout(linear: nn.Module) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from annotated_types import MinLen
+from annotated_types import Ge, MinLen
 from pydantic import AfterValidator
 
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, CarliniWagner
@@ -51,7 +51,7 @@ class Settings(Strict):
     """What the inversions of D_R start from."""
     steps: Steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2500)
     """The numbers of steps of PGD."""
-    reach: Annotated[tuple[PositiveFloat, ...], MinLen(1), Distinct] = (2.5, 10.0, 40.0)
+    reach: Annotated[tuple[Annotated[float, Ge(1)], ...], MinLen(1), Distinct] = (2.5, 10.0, 40.0)
     """Step sizes are `reach` * eps / steps, at most eps: in a straight line the steps cover `reach` * eps."""
     cw: CarliniWagner = CW
     """The attack of Carlini and Wagner."""

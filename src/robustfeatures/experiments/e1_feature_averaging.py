@@ -37,7 +37,7 @@ BY = ["start", "network", "centre_is"]
 class Training(Strict):
     """Sizes and training of the networks.
 
-    The slides print none of them; they come from this project's own list of experiments.
+    The slides print none of them; they are our choice.
     """
 
     clusters: Annotated[int, Ge(2)] = 10

@@ -23,6 +23,7 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.study.checks import check_reach
 from robustfeatures.pipeline.study.parameters import Distinct, Name
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One measurement per task, network and seed.
 
     Raises:
-        UserError: the merged data set of a task does not end with a merge into two classes.
+        UserError: the merged data set of a task does not end with a merge into two classes, or PGD is too short.
     """
+    check_reach(settings.steps, settings.relative_step_size, "experiments.E4.steps")
     found = []
     for name, task in settings.tasks.items():
         merged = pieces.data(task.merged)

@@ -14,6 +14,7 @@ from robustfeatures.data.registry import SOURCES
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, read_json, write_atomically
+from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
 from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.pipeline.report.provenance import describe_recipes
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
@@ -124,7 +125,7 @@ def _collect(reference: Path) -> Iterator[dict[str, Any]]:
         return
     artifacts, _ = Artifacts.of(reference)
     for below in recipe["inputs"].values():
-        yield from _collect(artifacts.reference(below))
+        yield from _collect(artifacts.find(below))
     yield recipe
 
 
@@ -152,7 +153,10 @@ def _sources(data: Any) -> Iterator[str]:
 
 def _accuracies(reference: Path, recipes: Sequence[Mapping[str, Any]], store: str | Path | None) -> Iterator[str]:
     """A line for each evaluation here of the network that the set was derived with."""
-    sources = {recipe["inputs"].get("source") for recipe in recipes if recipe["stage"] == "derived"}
+    # By digests, because studies may give one network several labels.
+    sources = {
+        recipe["inputs"].get("source", "")[-DIGEST_LENGTH:] for recipe in recipes if recipe["stage"] == "derived"
+    }
     artifacts, _ = Artifacts.of(reference)
     for path in sorted((artifacts.root / "evaluation").glob("*.json")):
         try:
@@ -160,7 +164,7 @@ def _accuracies(reference: Path, recipes: Sequence[Mapping[str, Any]], store: st
         except UserError:
             # A batch.
             continue
-        if recipe["inputs"].get("model") not in sources:
+        if recipe["inputs"]["model"][-DIGEST_LENGTH:] not in sources:
             continue
         try:
             found = read_correct(payload_file(path, "rows.csv", store))

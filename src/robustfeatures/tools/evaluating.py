@@ -115,15 +115,17 @@ def _make_table(settings: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pd.D
 
 def _read_radii(eps: Sequence[float | str]) -> list[float]:
     """The radii and 0, in rising order; a radius may be written as "8/255"."""
-    if isinstance(eps, (str, int, float)):
+    if isinstance(eps, (str, int, float)) or getattr(eps, "ndim", 1) == 0:
         raise UserError(f"evaluate: eps: {eps!r} is no list of radii; write [{eps}]")
     try:
         return sorted({0.0, *(float(Fraction(each)) if isinstance(each, str) else float(each) for each in eps)})
-    except (ValueError, ZeroDivisionError) as error:
-        raise UserError(f"evaluate: eps: {list(eps)} has a radius that is no number") from error
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+        raise UserError(f"evaluate: eps: {eps!r} has a radius that is no number") from error
 
 
 def _check_weights(model: nn.Module) -> None:
+    if any(values.is_inference() for values in model.parameters()):
+        raise UserError("model: made inside torch.inference_mode(), so it has no gradients; make it outside")
     others = {str(values.dtype) for values in model.parameters() if values.is_floating_point()} - {"torch.float32"}
     if others:
         raise UserError(f"model: has weights of type {', '.join(sorted(others))}; give model.float()")

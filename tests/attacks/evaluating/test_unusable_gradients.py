@@ -79,6 +79,10 @@ def test_logits_without_a_gradient_are_refused(half_black: Tensor, attack: dict[
     with pytest.raises(UserError, match="model: its logits have no gradient"):
         evaluate(model, half_black, labels, eps=[0.5], attacks=[attack])
     assert len(evaluate(model, half_black, labels, eps=[0.5], attacks=[NOISE])) == 2
+    # A gradient that leads elsewhere is none.
+    elsewhere = Changed(lambda images: images.detach() + torch.zeros(1, requires_grad=True))
+    with pytest.raises(UserError, match="model: its logits have no gradient"):
+        evaluate(elsewhere, half_black, labels, eps=[0.5], attacks=[attack])
 
 
 @pytest.mark.parametrize("attack", [PGD, CW, APGD, FAB], ids=["pgd", "cw-l2", "apgd-ce", "fab-t"])

@@ -116,3 +116,13 @@ def test_a_damaged_file_of_tasks_is_written_again(plan: Plan, tmp_path: Path) ->
         read_task(artifacts, tasks[0].name)
     write_tasks(artifacts, tasks)
     assert read_task(artifacts, tasks[0].name) == tasks[0]
+
+
+def test_a_job_finds_the_tasks_of_its_run_however_the_folder_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "below").mkdir()
+    spellings = (Path("results/artifacts"), tmp_path / "results/artifacts", Path("below/../results/artifacts"))
+    assert len({Artifacts(path).tasks_variable for path in spellings}) == 1
+    assert Artifacts(tmp_path / "other").tasks_variable != Artifacts(spellings[0]).tasks_variable

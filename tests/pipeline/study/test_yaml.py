@@ -63,6 +63,8 @@ def test_names_that_are_taken(tmp_path: Path) -> None:
         ("a: {b: 0x10}", "line 1: a.b: YAML reads 0x10 as 16; write 16, or '0x10' if it is text"),
         ("a: -0b11", "line 1: a: YAML reads -0b11 as -3; write -3, or '-0b11' if it is text"),
         ("a: 1:0", "line 1: a: YAML reads 1:0 as 60; write 60, or '1:0' if it is text"),
+        ("010", "line 1: YAML reads 010 as 8; write 8, or '010' if it is text"),
+        ("a: 0x_", "line 1: a: 0x_ is no number; write '0x_' if it is text"),
         ("a: 1:30.5", "line 1: a: YAML reads 1:30.5 as 90.5; write 90.5, or '1:30.5' if it is text"),
     ],
 )

@@ -9,7 +9,12 @@ from torch import Tensor
 
 from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_refilled_batches
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
-from robustfeatures.attacks.evaluating.usable_gradients import NO_GRADIENT, cross_entropy_per_image, has_no_direction
+from robustfeatures.attacks.evaluating.usable_gradients import (
+    NO_GRADIENT,
+    cross_entropy_per_image,
+    find_gradient,
+    has_no_direction,
+)
 from robustfeatures.attacks.gradient_ascent import ascent_step, keep_finite
 from robustfeatures.engine.randomness import derive_seed
 
@@ -93,7 +98,7 @@ class _PGDRuns:
         """Return the loss (m,), whether the prediction is wrong (m,), and the gradient with respect to the images."""
         logits = self.task.network(images)
         loss = cross_entropy_per_image(logits, labels)
-        (gradient,) = torch.autograd.grad(loss.sum(), images)
+        gradient = find_gradient(loss.sum(), images)
         return loss.detach(), logits.detach().argmax(dim=1) != labels, gradient
 
     def _begin_next(self, state: State, ended: Tensor) -> Tensor:

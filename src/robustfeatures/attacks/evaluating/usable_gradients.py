@@ -10,7 +10,12 @@ from torch.nn import functional
 
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts
 from robustfeatures.attacks.norms import TINY
+from robustfeatures.errors import UserError
 
+NO_PATH = (
+    "model: its logits have no gradient (detach, no_grad or numpy in `forward`?), so attacks by gradient cannot judge "
+    "it; the attack noise can"
+)
 # The diagnostic: images at which the gradient has no direction.
 NO_GRADIENT = "no gradient"
 
@@ -20,6 +25,18 @@ def has_no_direction(gradient: Tensor) -> Tensor:
     lengths = torch.linalg.vector_norm(gradient, dim=(1, 2, 3))
     directed: Tensor = (lengths >= TINY) & lengths.isfinite()
     return ~directed
+
+
+def find_gradient(loss: Tensor, images: Tensor) -> Tensor:
+    """The gradient of a loss () with respect to images (N, C, H, W), in the same shape.
+
+    Raises:
+        UserError: the loss does not depend on the images.
+    """
+    (gradient,) = torch.autograd.grad(loss, images, allow_unused=True)
+    if gradient is None:
+        raise UserError(NO_PATH)
+    return gradient
 
 
 def cross_entropy_per_image(logits: Tensor, labels: Tensor) -> Tensor:
@@ -37,6 +54,6 @@ def count_without_gradient(task: AttackTask, loss: Callable[[Tensor, Tensor], Te
     read = task.images.batches(task.rows[positions.cpu()], task.batch_size)
     for chunk, (_, images) in zip(torch.split(positions, task.batch_size), read, strict=False):
         leaf = images.detach().requires_grad_(True)
-        (gradient,) = torch.autograd.grad(loss(task.network(leaf), task.labels[chunk]).sum(), leaf)
+        gradient = find_gradient(loss(task.network(leaf), task.labels[chunk]).sum(), leaf)
         counts.add(torch.zeros_like(chunk), has_no_direction(gradient))
     return counts.counts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from robustfeatures.attacks.evaluating.usable_gradients import NO_PATH
 from robustfeatures.errors import UserError
 
 
@@ -28,10 +29,7 @@ class WatchedNetwork(nn.Module):
         """
         logits: Tensor = self.network(images.clone())
         if torch.is_grad_enabled() and images.requires_grad and not logits.requires_grad:
-            raise UserError(
-                "model: its logits have no gradient (detach, no_grad or numpy in `forward`?), so attacks by gradient "
-                "cannot judge it; the attack noise can"
-            )
+            raise UserError(NO_PATH)
         # Read once, after the attack: each reading waits for the device.
         found = logits.detach().isnan().any()
         self._found_nan = found if self._found_nan is None else self._found_nan | found

@@ -62,7 +62,7 @@ class Artifacts:
     @property
     def tasks_variable(self) -> str:
         """The environment variable that tells the jobs of a run which plan is theirs. Each folder has its own."""
-        return f"ROBUSTFEATURES_TASKS_{digest(str(self.root)).upper()}"
+        return f"ROBUSTFEATURES_TASKS_{digest(str(self.root.resolve())).upper()}"
 
     def parts(self, name: str, count: int) -> list[Path]:
         """The files that mark finished parts of a job; none if the job has one part."""

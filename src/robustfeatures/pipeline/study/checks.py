@@ -151,11 +151,21 @@ def check_attacks(norm: NormName, attacks: Sequence[Attack], where: str) -> None
         norms = ATTACKS[attack.kind].norms
         if norm not in norms:
             raise UserError(f"{where}: {attack.kind} attacks in the norm {' or '.join(norms)} alone, not in {norm}")
-        if isinstance(attack, PGD) and attack.steps * max(attack.relative_step_sizes) < 1:
-            raise UserError(
-                f"{where}: {attack.name}: {attack.steps} steps of {max(attack.relative_step_sizes):g} of the radius do "
-                "not reach the surface of the ball"
-            )
+        if isinstance(attack, PGD):
+            check_reach(attack.steps, max(attack.relative_step_sizes), f"{where}: {attack.name}")
+
+
+def check_reach(steps: int, relative_step_size: float, where: str) -> None:
+    """Check that PGD can reach the surface of the ball. A step is this share of the radius.
+
+    Raises:
+        UserError: it ends inside the ball.
+    """
+    # 49 steps of 1/49 have a sum below 1.
+    if steps * relative_step_size < 1 - 1e-9:
+        raise UserError(
+            f"{where}: {steps} x {relative_step_size:g} of the radius does not reach the surface of the ball"
+        )
 
 
 def check_eps(norm: NormName, eps: Sequence[float], where: str) -> None:

@@ -94,11 +94,13 @@ def _check_number(node: yaml.Node, where: str) -> None:
     kind = node.tag.removeprefix("tag:yaml.org,2002:")
     pattern = {"int": OTHER_INTEGER, "float": OTHER_FLOAT}.get(kind)
     if pattern is not None and pattern.fullmatch(node.value):
-        read = yaml.safe_load(node.value)
-        raise yaml.MarkedYAMLError(
-            problem=f"{where}: YAML reads {node.value} as {read}; write {read}, or '{node.value}' if it is text",
-            problem_mark=node.start_mark,
-        )
+        field = f"{where}: " if where else ""
+        try:
+            read = yaml.safe_load(node.value)
+            problem = f"YAML reads {node.value} as {read}; write {read}, or '{node.value}' if it is text"
+        except ValueError:
+            problem = f"{node.value} is no number; write '{node.value}' if it is text"
+        raise yaml.MarkedYAMLError(problem=f"{field}{problem}", problem_mark=node.start_mark)
 
 
 def _count_values(node: yaml.Node, known: dict[yaml.Node, int | None], where: str) -> int:
