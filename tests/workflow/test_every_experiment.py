@@ -30,14 +30,14 @@ ON_EVALUATIONS = {
 TEST_IMAGES = {"kind": "subset", "split": "test", "samples": 120}
 # Of the fields that cost time, the largest value that is left.
 MOST = {"epochs": 4, "steps": 2, "restarts": 2, "queries": 5}
-# Of AutoAttack the part whose length a study may set.
-QUICK_PARTS = ["square"]
+# Of AutoAttack the part whose length a study may set; of PGD steps of which two reach the surface of the ball.
+QUICK: dict[Any, Any] = {"autoattack": {"parts": ["square"]}, "pgd": {"relative_step_sizes": [0.5]}}
 
 
 def shrunk(value: Any, name: str = "") -> Any:
     """The same study with few epochs and steps; what an experiment sets by other names it must keep small itself."""
     if isinstance(value, dict):
-        value = {**value, "parts": QUICK_PARTS} if value.get("kind") == "autoattack" else value
+        value = {**value, **QUICK.get(value.get("kind"), {})}
         return {key: shrunk(item, key) for key, item in value.items()}
     if name == "seeds":
         return value[:SEEDS]
@@ -58,6 +58,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path]:
         if not any(each["kind"] == "subset" for each in data.get("operations", [])):
             data["operations"] = [TEST_IMAGES, *data.get("operations", [])]
     toys = read_yaml(STUDIES / "theory.yaml")["experiments"]
+    study["experiments"]["E4"]["relative_step_size"] = 0.5
     study["experiments"] = {name: settings for name, settings in study["experiments"].items() if name not in toys}
     return built_study(tmp_path_factory.mktemp("full"), study)
 

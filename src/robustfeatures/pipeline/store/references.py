@@ -52,11 +52,12 @@ class Artifacts:
 
     def tasks(self, plan: str) -> Path:
         """The file with the jobs of a plan. `plan` is the digest of these jobs."""
-        return self.root / ".tasks" / f"{plan}.json"
+        # As deep as `.plan/...`, so that no search for references finds it.
+        return self.root / ".tasks" / "plans" / f"{plan}.json"
 
     def newest_tasks(self) -> list[Path]:
         """The files with the jobs of all plans, the newest plan first."""
-        files = (self.root / ".tasks").glob("*.json")
+        files = (self.root / ".tasks" / "plans").glob("*.json")
         return sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
     @property
