@@ -81,3 +81,28 @@ def test_leaves_the_model_as_it_was() -> None:
 def test_refuses_bad_arguments_by_name(network: Network, digits: Digits, field: str) -> None:
     with pytest.raises(ValueError, match=f"^{field}: 0 is not above 0"):
         carlini_wagner(network, digits.images[:1], digits.labels[:1], **{field: 0})  # type: ignore[arg-type]
+
+
+def test_a_model_that_works_in_place_changes_no_result() -> None:
+    torch.manual_seed(0)
+    linear, images = nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), torch.rand(8, 1, 4, 4)
+
+    class InPlace(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = linear(images.sub_(0.5))
+            return logits
+
+    class Apart(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = linear(images - 0.5)
+            return logits
+
+    labels = Apart()(images).argmax(dim=1)
+    settings = {"searches": 2, "steps": 40, "initial_constant": 1.0}
+    (found, lengths), (expected, distances) = (
+        carlini_wagner(model, images, labels, **settings)  # type: ignore[arg-type]
+        for model in (InPlace(), Apart())
+    )
+    assert torch.equal(found, expected)
+    assert torch.equal(lengths, distances)
+    assert lengths.isfinite().any()

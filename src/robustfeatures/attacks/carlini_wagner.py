@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -24,11 +26,17 @@ class Search:
     Minimises ||x - x_0||^2 + c max(Z_y(x) - max_{i != y} Z_i(x), 0) over w with x = (1 + tanh(w)) / 2, which keeps x in
     [0, 1]. The search tries `searches` constants c for each image, with `steps` steps each. While no adversarial
     example is found, the next c is ten times as large. Afterwards the next c is halfway between the largest c that
-    failed and the smallest c that succeeded.
+    failed and the smallest c that succeeded. The network must not change its images.
     """
 
     def __init__(
-        self, network: nn.Module, *, searches: int, steps: int, learning_rate: float, initial_constant: float
+        self,
+        network: Callable[[Tensor], Tensor],
+        *,
+        searches: int,
+        steps: int,
+        learning_rate: float,
+        initial_constant: float,
     ) -> None:
         self.network = network
         self.searches = searches
@@ -81,8 +89,7 @@ class Search:
         """Return the images x, the gradient with respect to the change in w, and which x are adversarial."""
         change = state["change"].detach().requires_grad_(True)
         images = (1 + torch.tanh(state["start"] + change)) / 2
-        # A network may work in place, and the squares need the images as they are.
-        logits = self.network(images.clone())
+        logits = self.network(images)
         margin = compute_margins(logits, state["label"])
         squares = (images - (1 + torch.tanh(state["start"])) / 2).square().sum(dim=(1, 2, 3))
         loss = squares + state["constant"] * margin.clamp_min(0.0)
@@ -130,7 +137,8 @@ def carlini_wagner(
     for name, value in {"searches": searches, "steps": steps, **settings}.items():
         if value <= 0:
             raise ValueError(f"{name}: {value} is not above 0")
-    search = Search(model, searches=searches, steps=steps, **settings)
+    # The model may work in place, and the search needs the images as they are.
+    search = Search(lambda images: model(images.clone()), searches=searches, steps=steps, **settings)
     with freeze(model), torch.enable_grad():
         state = search.begin(images, labels)
         while not search.advance(state).all():

@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from robustfeatures.pipeline.plan import identity, reach
-from robustfeatures.pipeline.plan.identity import identify_science, identify_view
+from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.plan.syntax import describe_tree, strip_wording
 from tests.conftest import REPOSITORY
 
@@ -138,7 +138,9 @@ def test_words_of_settings_count_for_views_alone(package: Path, name: str) -> No
 
     def codes() -> tuple[str, str]:
         identity.clear_caches()
-        return identify_science(("robustfeatures.stage",))["code"], identify_view(("robustfeatures.stage",))["code"]
+        return identify_science(("robustfeatures.stage",))["code"], identify_science(
+            ("robustfeatures.stage",), of_view=True
+        )["code"]
 
     write(package, {"stage": f"from robustfeatures.{name} import *\n"})
     before = codes()

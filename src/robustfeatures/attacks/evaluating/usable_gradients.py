@@ -12,10 +12,6 @@ from robustfeatures.attacks.evaluating.task import AttackTask, Counts
 from robustfeatures.attacks.norms import TINY
 from robustfeatures.errors import UserError
 
-NO_PATH = (
-    "model: its logits have no gradient (detach, no_grad or numpy in `forward`?), so attacks by gradient cannot judge "
-    "it; the attack noise can"
-)
 # The diagnostic: images at which the gradient has no direction.
 NO_GRADIENT = "no gradient"
 
@@ -33,9 +29,12 @@ def find_gradient(loss: Tensor, images: Tensor) -> Tensor:
     Raises:
         UserError: the loss does not depend on the images.
     """
-    (gradient,) = torch.autograd.grad(loss, images, allow_unused=True)
+    gradient = torch.autograd.grad(loss, images, allow_unused=True)[0] if loss.requires_grad else None
     if gradient is None:
-        raise UserError(NO_PATH)
+        raise UserError(
+            "model: its logits have no gradient (detach, no_grad or numpy in `forward`?), so attacks by gradient "
+            "cannot judge it; the attack noise can"
+        )
     return gradient
 
 
@@ -52,6 +51,7 @@ def count_without_gradient(task: AttackTask, loss: Callable[[Tensor, Tensor], Te
     counts = Counts(len(task.radii), task.labels.device)
     positions = task.robust[:, 0].nonzero().squeeze(1)
     read = task.images.batches(task.rows[positions.cpu()], task.batch_size)
+    # Of no positions `split` makes one chunk, and `batches` none.
     for chunk, (_, images) in zip(torch.split(positions, task.batch_size), read, strict=False):
         leaf = images.detach().requires_grad_(True)
         gradient = find_gradient(loss(task.network(leaf), task.labels[chunk]).sum(), leaf)

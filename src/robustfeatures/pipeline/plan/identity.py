@@ -42,26 +42,15 @@ def identity_digest(identity: Mapping[str, Any], inputs: Mapping[str, str]) -> s
 
 
 @cache
-def identify_science(entries: tuple[str, ...]) -> dict[str, Any]:
+def identify_science(entries: tuple[str, ...], *, of_view: bool = False) -> dict[str, Any]:
     """The digest of the code that `entries` reach, and the versions (major.minor) of the libraries that it imports.
 
-    Raises:
-        UserError: one of these libraries is not installed.
-    """
-    return _identify(entries, reach.reach(entries))
-
-
-@cache
-def identify_view(entries: tuple[str, ...]) -> dict[str, Any]:
-    """The same for a table, a figure, claims or a page, which also show words of settings.
+    That of a view (a table, a figure, claims or a page) holds the words of settings too.
 
     Raises:
         UserError: one of these libraries is not installed.
     """
-    return _identify(entries, reach.reach(entries, of_view=True))
-
-
-def _identify(entries: tuple[str, ...], found: reach.Reach) -> dict[str, Any]:
+    found = reach.reach(entries, of_view=of_view)
     libraries = dict(sorted(one for library in found.libraries for one in _versions(library)))
     # Where the user's own file lies is not part of the identity.
     named = sorted(reach.own_file_name(entry) or entry for entry in entries)
@@ -72,7 +61,6 @@ def clear_caches() -> None:
     """Clear the caches, so that a job can check whether modules or versions changed while it ran."""
     reach.clear_caches()
     identify_science.cache_clear()
-    identify_view.cache_clear()
     _versions.cache_clear()
 
 

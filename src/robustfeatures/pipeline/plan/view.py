@@ -13,7 +13,7 @@ from robustfeatures.experiments.experiment import Experiment, Need
 from robustfeatures.files import hash_file
 from robustfeatures.pipeline.plan.canonical import digest, to_json
 from robustfeatures.pipeline.plan.gates import Gate
-from robustfeatures.pipeline.plan.identity import identify_view
+from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.study.checks import PUBLISHED
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class View:
             ],
             "outputs": list(self.outputs),
             "code_entries": list(self.code_entries),
-            **identify_view(self.code_entries),
+            **identify_science(self.code_entries, of_view=True),
         }
 
     @property

@@ -14,7 +14,7 @@ from filelock import FileLock
 from robustfeatures.errors import UserError, join_words
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, hash_file, read_json, write_atomically, write_json
-from robustfeatures.pipeline.plan.identity import identify_view
+from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.plan.view import artifacts_of, inputs_of
 from robustfeatures.pipeline.report.gates import describe_failure
 from robustfeatures.pipeline.report.outdated import forget_marks, mark_outdated
@@ -272,7 +272,9 @@ def build_view(reference: Path, *, store: Store) -> None:
         record = read_json(artifacts.plan(artifact))
     except (*ABSENT, ValueError) as error:
         raise UserError(f"{reference}: no study that was unfolded here plans this view") from error
-    if identify_view(tuple(record["code_entries"])) != {name: record[name] for name in ("code", "libraries")}:
+    if identify_science(tuple(record["code_entries"]), of_view=True) != {
+        name: record[name] for name in ("code", "libraries")
+    }:
         raise UserError(f"{artifact}: its code changed after the plan was made; run snakemake again")
     results = artifacts.root.parent
     contents = {name: read_content(artifacts.reference(name)) for name in inputs_of(record)}
