@@ -21,6 +21,7 @@ from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.perception import choose_images, colour_blue_to_yellow
+from robustfeatures.experiments.shared.units import CORRELATIONS
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.report.building import read_published
@@ -188,6 +189,7 @@ def test_c1_and_c2_hold_on_the_numbers_of_table_4(payload: Callable[..., Path], 
     assert all(len(line) == 4 for line in lines.values())
     found = declining(lines)
     assert verdicts(c2.claims(found)) == ["held"] * 4
+    assert [claim.bounds for claim in c2.claims(found) if "correlation" in claim.quantity] == [CORRELATIONS] * 2
     settings = c1.Settings(eps={"l2": (0.5,)}, sizes=(c1.Size(samples=1, epochs=9),))
     of_sizes = replace(found, settings=settings, payloads={("D", 0): payload("D", "train")})
     lowered = [claim for claim in c1.claims(of_sizes) if claim.sentence.startswith("With all training images")]
@@ -221,6 +223,7 @@ def test_c3_sets_every_cell_of_table_4_beside_its_own(setting: str) -> None:
     assert len(table) == 2 * 3 * 3 * 2
     assert list(table["difference_accuracy"]) == pytest.approx([0.0] * 36, abs=1e-9)
     assert verdicts(c3.claims(found)) == ["held"] * 7
+    assert [claim.bounds for claim in c3.claims(found) if "correlation" in claim.quantity] == [CORRELATIONS]
     assert len(c3.figure(found).axes[0].containers) >= 6
     few = evaluations[evaluations["eps_train"] == c3.round_eps(RADII[setting]["l2"][0])]
     assert len(c3.claims(replace(found, evaluations=few))) == 3

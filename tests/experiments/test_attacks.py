@@ -14,6 +14,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import a5_attack_steps as a5
 from robustfeatures.experiments import c3_half_half_training as c3
+from robustfeatures.experiments import d3_feature_learning_accuracy as d3
 from robustfeatures.experiments import x3_autoattack as x3
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.study import read_study
@@ -138,10 +139,30 @@ def test_x3_attacks_the_networks_of_c3_at_the_radius_of_their_training() -> None
     assert len(set(keys)) == len(keys)
 
 
+def test_x3_attacks_the_learners_of_d3_at_the_radius_of_its_table() -> None:
+    study = read_study(REPOSITORY / "workflow" / "studies" / "digits-full.yaml")
+    pieces = Pieces(replace(study, seeds=(0, 1)))
+    asked = x3.needs(pieces, x3.Settings(of="D3"))
+    theirs = [
+        need
+        for need in d3.needs(pieces, study.experiment_settings("D3", d3.Settings))
+        if isinstance(need.recipe.parameters, Evaluation) and len(need.recipe.parameters.eps) > 1
+    ]
+    assert len(asked) == len(theirs) == 4
+    for mine, own in zip(asked, theirs, strict=True):
+        assert (mine.row, mine.seed) == (own.row, own.seed)
+        assert mine.recipe.inputs == own.recipe.inputs
+        assert mine.recipe.parameters == replace(
+            own.recipe.parameters, attacks=(*pieces.robustness.attacks, x3.STANDARD_VERSION)
+        )
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         (x3.Settings(of="C3"), r"^experiments\.X3\.of: the study has no experiment C3$"),
+        (x3.Settings(of="D3"), r"^experiments\.X3\.of: the study has no experiment D3$"),
+        (x3.Settings(of="D3", eps=(0.5,)), r"^experiments\.X3\.eps: is for the networks of A1 alone$"),
         (x3.Settings(of="C3", eps=(0.5,)), r"^experiments\.X3\.eps: is for the networks of A1 alone$"),
         (x3.Settings(of="C3", starts=("noise",)), r"^experiments\.X3\.starts: is for the networks of A1 alone$"),
         (
@@ -150,7 +171,7 @@ def test_x3_attacks_the_networks_of_c3_at_the_radius_of_their_training() -> None
         ),
     ],
 )
-def test_x3_refuses_what_c3_has_no_use_for(pieces: Pieces, settings: x3.Settings, message: str) -> None:
+def test_x3_refuses_what_c3_and_d3_have_no_use_for(pieces: Pieces, settings: x3.Settings, message: str) -> None:
     with pytest.raises(UserError, match=message):
         x3.needs(pieces, settings)
 

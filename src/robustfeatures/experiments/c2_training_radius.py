@@ -15,6 +15,7 @@ from robustfeatures.experiments.shared.at_odds import (
     round_eps,
     training_name,
 )
+from robustfeatures.experiments.shared.units import CORRELATIONS
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def claims(results: Results) -> list[Claim]:
                 STEADY,
                 setting=norm,
                 of_images=False,
+                bounds=CORRELATIONS,
             ),
         ]
     return found

@@ -15,6 +15,7 @@ from robustfeatures.experiments.shared.at_odds import (
     make_network,
     round_eps,
 )
+from robustfeatures.experiments.shared.units import CORRELATIONS
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def _claims_on_proportion(rows: pd.DataFrame) -> list[Claim]:
             "Spearman's rank correlation of gain and loss over norms and radii",
             [rank_correlation(list(part), list(lost[part.index])) for _, part in gained.groupby("seed")],
             of_images=False,
+            bounds=CORRELATIONS,
         )
     ]
 

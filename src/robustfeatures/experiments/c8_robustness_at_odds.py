@@ -14,7 +14,7 @@ from annotated_types import Ge, Le, Lt, MinLen
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.units import percent
+from robustfeatures.experiments.shared.units import SHARES, percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct
 
@@ -242,7 +242,7 @@ def _claims_on_averaging(rows: pd.DataFrame) -> list[Claim]:
             "standard accuracy",
             list(averaging["clean"].min()),
             threshold=99.0,
-            share=True,
+            bounds=SHARES,
         ),
         Claim(
             "The averaging classifier cannot get a robust accuracy better than 1 %",
@@ -273,7 +273,7 @@ def _claims_on_machines(results: Results, rows: pd.DataFrame) -> list[Claim]:
                 list(standard["clean"].min()),
                 threshold=99.0,
                 setting=source,
-                share=True,
+                bounds=SHARES,
             ),
             Claim(
                 "Theorem 2.2: the soft-margin SVM has a robust accuracy below 1 %",

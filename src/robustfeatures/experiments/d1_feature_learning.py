@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, MinLen
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.units import percent
+from robustfeatures.experiments.shared.units import MINUS_SHARES, SHARES, percent
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
@@ -194,11 +194,11 @@ def _claim(
     setting: str,
     threshold: float = 0.0,
     *,
-    share: bool = False,
+    bounds: tuple[float, float] | None = None,
 ) -> Claim:
     from robustfeatures.experiments.shared.claims import Claim
 
-    return Claim(sentence, f"{PAPER}, {where}", quantity, list(values), threshold, setting, share=share)
+    return Claim(sentence, f"{PAPER}, {where}", quantity, list(values), threshold, setting, bounds=bounds)
 
 
 def _standard_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
@@ -220,7 +220,7 @@ def _standard_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             end("trained_clean"),
             name,
             PERFECT,
-            share=True,
+            bounds=SHARES,
         ),
         _claim(
             "In standard training non-robust features are learned: alone they suffice (95 of 100)",
@@ -229,7 +229,7 @@ def _standard_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             end("non_robust_features_alone"),
             name,
             GOOD,
-            share=True,
+            bounds=SHARES,
         ),
         _claim(
             "Standard training reaches a good standard accuracy (95 of 100)",
@@ -238,7 +238,7 @@ def _standard_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             end("clean"),
             name,
             GOOD,
-            share=True,
+            bounds=SHARES,
         ),
         _claim(
             "After standard training non-robust features of another class fool the network (accuracy under 5 %)",
@@ -247,7 +247,7 @@ def _standard_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             -end("rotated"),
             name,
             -BAD,
-            share=True,
+            bounds=MINUS_SHARES,
         ),
     ]
 
@@ -275,7 +275,7 @@ def _phase_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             before["clean"],
             name,
             GOOD,
-            share=True,
+            bounds=SHARES,
         ),
         _claim(
             "Until the phase change robust accuracy stays at zero (under 5 %)",
@@ -284,7 +284,7 @@ def _phase_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             -before["pgd"],
             name,
             -BAD,
-            share=True,
+            bounds=MINUS_SHARES,
         ),
         _claim(
             "After the phase change robust features grow more than non-robust ones",
@@ -334,7 +334,7 @@ def _adversarial_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             end("trained_robust"),
             name,
             PERFECT,
-            share=True,
+            bounds=SHARES,
         ),
         _claim(
             "In adversarial training robust features are learned: alone they suffice (95 of 100)",
@@ -343,7 +343,7 @@ def _adversarial_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             end("robust_features_alone"),
             name,
             GOOD,
-            share=True,
+            bounds=SHARES,
         ),
         _claim(
             "Adversarial training reaches a good robust accuracy (95 of 100)",
@@ -352,7 +352,7 @@ def _adversarial_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
             end("robust"),
             name,
             GOOD,
-            share=True,
+            bounds=SHARES,
         ),
         *(
             Claim(
@@ -363,7 +363,7 @@ def _adversarial_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
                 GOOD,
                 f"{name}, {label}",
                 control=True,
-                share=True,
+                bounds=SHARES,
             )
             for column, label in ATTACKS.items()
         ),

@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, MinLen
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.d1_feature_learning import ATTACKS, BAD, GOOD, PAPER
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.units import percent
+from robustfeatures.experiments.shared.units import MINUS_SHARES, SHARES, percent
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
@@ -198,7 +198,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
             list(errors("non-robust", "rotated").max(axis=1).fillna(0.0)),
             GOOD,
             name,
-            share=True,
+            bounds=SHARES,
         ),
         Claim(
             "The robust minimum withstands all attacks (error under 5 %)",
@@ -207,7 +207,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
             list(-errors("robust", "all_attacks").min(axis=1).fillna(100.0)),
             -BAD,
             name,
-            share=True,
+            bounds=MINUS_SHARES,
         ),
         *(
             Claim(
@@ -218,7 +218,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
                 -BAD,
                 f"{name}, {label}",
                 control=True,
-                share=True,
+                bounds=MINUS_SHARES,
             )
             for column, label in ATTACKS.items()
         ),

@@ -19,7 +19,7 @@ from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.d3_feature_learning_accuracy import LEARNER_SEED
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.units import percent
+from robustfeatures.experiments.shared.units import SHARES, percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct
 
@@ -177,7 +177,7 @@ def claims(results: Results) -> list[Claim]:
             "success of NRF-PGD on the standard network, pairs of the table (%)",
             list(success[STANDARD, NRF]),
             50.0,
-            share=True,
+            bounds=SHARES,
         ),
         Claim(
             "On standard-trained networks attacks by robust features succeed considerably less than by non-robust ones "

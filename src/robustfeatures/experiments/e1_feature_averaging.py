@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt
 
 from robustfeatures.engine.settings import Fraction, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
-from robustfeatures.experiments.shared.units import percent
+from robustfeatures.experiments.shared.units import SHARES, percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _claims_on_two_classes(start: str, rows: pd.DataFrame) -> list[Claim]:
             list(find_least_share(_coefficients(rows, TWO_CLASSES, OWN)).groupby("seed").min()),
             threshold=50.0,
             setting=start,
-            share=True,
+            bounds=SHARES,
         ),
         Claim(
             "Told two classes, neurons learn little of the other side's centres (at most a tenth)",
@@ -236,7 +236,7 @@ def _claims_on_two_classes(start: str, rows: pd.DataFrame) -> list[Claim]:
             _accuracies(rows, TWO_CLASSES),
             threshold=99.0,
             setting=start,
-            share=True,
+            bounds=SHARES,
         ),
     ]
 
@@ -268,7 +268,7 @@ def _claims_on_clusters(start: str, rows: pd.DataFrame) -> list[Claim]:
             threshold=99.0,
             setting=start,
             control=True,
-            share=True,
+            bounds=SHARES,
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""X3: the robust accuracies of A1 or of C3 compared with those under AutoAttack, on the same images.
+"""X3: the robust accuracies of A1, of C3 or of D3 compared with those under AutoAttack, on the same images.
 
 A control: a weak attack makes a model look more robust than it is.
 """
@@ -18,7 +18,9 @@ from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import c3_half_half_training as c3
+from robustfeatures.experiments import d3_feature_learning_accuracy as d3
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.units import MINUS_SHARES
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.parameters import Distinct
@@ -38,8 +40,8 @@ Attacked = tuple[str, int, Recipe, NormName | None, tuple[float, ...]]
 class Settings(Strict):
     """The networks, the attacks, their radii, and how many images they attack."""
 
-    of: Literal["A1", "C3"] = "A1"
-    """The experiment whose networks are attacked. Those of C3 are attacked at the radius of their training."""
+    of: Literal["A1", "C3", "D3"] = "A1"
+    """The experiment whose networks are attacked. Those of C3 and D3 are attacked at that experiment's radii."""
     starts: a1.Starts | None = None
     """What the inversions of D_R and D_NR of A1 start from; by default those of A1 in the study."""
     attacks: Attacks = (STANDARD_VERSION,)
@@ -54,7 +56,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """One evaluation per robust accuracy and seed, under the study's attacks and those that follow.
 
     Raises:
-        UserError: the study has no attack to compare with, lacks C3, or has a setting that C3's networks do not use.
+        UserError: the study has no attack to compare with, lacks C3 or D3, or has a setting for A1's networks alone.
     """
     # Rows are cumulative, so what the study's attacks reach alone can be read only before the others.
     own = [attack for attack in pieces.robustness.attacks if attack not in settings.attacks]
@@ -80,7 +82,9 @@ def _find_networks(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
     for name in ("starts", "eps"):
         if getattr(settings, name) is not None:
             raise UserError(f"experiments.X3.{name}: is for the networks of A1 alone")
-    return _networks_of_c3(pieces)
+    if settings.of not in pieces.study.experiments:
+        raise UserError(f"experiments.X3.of: the study has no experiment {settings.of}")
+    return _networks_of_c3(pieces) if settings.of == "C3" else _networks_of_d3(pieces)
 
 
 def _networks_of_a1(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
@@ -91,14 +95,19 @@ def _networks_of_a1(pieces: Pieces, settings: Settings) -> Iterator[Attacked]:
 
 
 def _networks_of_c3(pieces: Pieces) -> Iterator[Attacked]:
-    if "C3" not in pieces.study.experiments:
-        raise UserError("experiments.X3.of: the study has no experiment C3")
     for need in c3.needs(pieces, pieces.study.experiment_settings("C3", c3.Settings)):
         evaluation = need.recipe.parameters
         assert isinstance(evaluation, Evaluation)
         row = f"{need.row}, {NORM_NAMES[evaluation.norm]}"
         radii = tuple(eps for eps in evaluation.eps if eps > 0)
         yield row, need.seed, need.recipe.inputs["model"], evaluation.norm, radii
+
+
+def _networks_of_d3(pieces: Pieces) -> Iterator[Attacked]:
+    settings = pieces.study.experiment_settings("D3", d3.Settings)
+    for need in d3.needs(pieces, settings):
+        if need.columns.get("images") == d3.TEST_IMAGES:
+            yield need.row, need.seed, need.recipe.inputs["model"], None, (settings.eps,)
 
 
 def _pair_accuracies(results: Results) -> pd.DataFrame:
@@ -155,7 +164,7 @@ def claims(results: Results) -> list[Claim]:
             threshold=-2.0,
             setting=f"{row}, eps {eps:g}",
             control=True,
-            share=True,
+            bounds=MINUS_SHARES,
         )
         for (row, eps), part in _pair_accuracies(results).groupby(["row", "eps"], sort=False)
     ]

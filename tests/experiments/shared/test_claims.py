@@ -14,6 +14,7 @@ from robustfeatures.experiments.catalogue import experiment_modules, load_experi
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
+from robustfeatures.experiments.shared.units import CORRELATIONS, MINUS_SHARES, SHARES
 from robustfeatures.pipeline.report.building import read_published
 from robustfeatures.pipeline.report.tables import make_sheets
 from robustfeatures.pipeline.report.views.table import render_markdown
@@ -39,6 +40,24 @@ def test_the_interval_is_students() -> None:
     assert judge([1.9, 2.0, 2.1])["verdict"] == "held"
     assert judge([1.9, 2.0, 2.1], threshold=2.0)["verdict"] == "undecided"
     assert judge([-1.9, -2.0, -2.1])["verdict"] == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds", "ends"),
+    [
+        ([96.0, 100.0, 98.0], SHARES, (93.03, 100.0)),
+        ([-4.0, 0.0, -2.0], MINUS_SHARES, (-6.97, 0.0)),
+        ([0.96, 1.0, 0.98], CORRELATIONS, (0.9303, 1.0)),
+        ([0.5, 0.7, 0.6], CORRELATIONS, (0.3516, 0.8484)),
+    ],
+)
+def test_an_interval_stays_within_the_range_of_its_values(
+    values: list[float], bounds: tuple[float, float], ends: tuple[float, float]
+) -> None:
+    """Student's half width for three values that differ by s each is 4.302653 s / sqrt(3)."""
+    row = Claim("s", "p", "q", values, bounds=bounds).judge()
+    assert (row["low"], row["high"]) == ends
+    assert float(str(judge(values)["high"])) >= ends[1]
 
 
 def test_a_mean_of_zero_shows_no_rounding() -> None:

@@ -27,8 +27,7 @@ class Claim:
         control: whether the sentence is a check of ours, which no paper prints. Controls are counted apart.
         of_images: whether the values are shares of images, or differences of these, in points. A rank correlation over
             trainings is not: trainings differ by more than their test images, so one seed does not test it.
-        share: whether the values are shares in percent, or minus shares if the threshold is below 0. Then the interval
-            stays within 0 to 100, or -100 to 0.
+        bounds: the least and the largest value that there can be (see `units`). The interval stays within.
         over_architectures: the interval of the value over architectures, for a claim that compares these. It is NaN
             where they are too few.
     """
@@ -41,7 +40,7 @@ class Claim:
     setting: str = ""
     control: bool = False
     of_images: bool = True
-    share: bool = False
+    bounds: Interval | None = None
     over_architectures: Interval | None = None
 
     def judge(self, over_images: Interval | None = None) -> dict[str, object]:
@@ -60,8 +59,8 @@ class Claim:
             (low, high), over = self.over_architectures, ARCHITECTURES
         elif len(values) == 1 and over_images is not None and self.of_images:
             (low, high), over = over_images, ONE_NETWORK
-        if self.share:
-            low, high = np.clip([low, high], *((-100, 0) if self.threshold < 0 else (0, 100)))
+        if self.bounds is not None:
+            low, high = np.clip([low, high], *self.bounds)
         known = bool(np.isfinite([low, high]).all())
         return {
             "claim": self.sentence,

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from robustfeatures.experiments.shared.units import SHARES
+
 CONFIDENCE = 0.95
-# The least and the largest share, in percent.
-SHARES = (0.0, 100.0)
 
 # The ends of an interval.
 Interval = tuple[float, float]

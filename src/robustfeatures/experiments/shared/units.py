@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+# The range of a value: shares in percent, minus such shares, correlations.
+SHARES, MINUS_SHARES, CORRELATIONS = (0.0, 100.0), (-100.0, 0.0), (-1.0, 1.0)
+
 T = TypeVar("T", float, "NDArray[np.float64]", "pd.Series", "pd.DataFrame")
 
 

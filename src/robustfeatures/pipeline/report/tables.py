@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from robustfeatures.errors import make_printable
-from robustfeatures.experiments.shared.intervals import SHARES
+from robustfeatures.experiments.shared.units import SHARES
 from robustfeatures.pipeline.report.numbers import format_column, format_number, format_quantity
 from robustfeatures.pipeline.report.published_values import PublishedValues, place_published
 

@@ -18,7 +18,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from robustfeatures.experiments.shared.intervals import SHARES
+from robustfeatures.experiments.shared.units import SHARES
 
 # Dots per inch of bitmaps.
 DPI = 200
