@@ -10,10 +10,14 @@ from tests.conftest import REPOSITORY
 DOCS = REPOSITORY / "docs"
 
 
+def read_claims(study: str) -> pd.DataFrame:
+    """The claims of a study that docs/ keeps."""
+    return pd.read_csv(DOCS / study / "claims.csv", dtype={"setting": str}).fillna({"setting": ""})
+
+
 def count_kept_verdicts(study: str) -> tuple[str, str]:
     """The verdicts of a study: on sentences of papers, and of controls."""
-    claims = pd.read_csv(DOCS / study / "claims.csv", dtype={"setting": str}).fillna({"setting": ""})
-    sentences = find_sentences(claims.to_dict("records"))
+    sentences = find_sentences(read_claims(study).to_dict("records"))
     told = [describe_counts(count_verdicts(sentences, control=control)) for control in (False, True)]
     return told[0], told[1]
 

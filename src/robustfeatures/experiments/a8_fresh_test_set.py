@@ -1,8 +1,9 @@
 """A8: models of D_rand and D_det on a test set that played no part in any choice.
 
-not-bugs-2019, Appendix D.7, uses CIFAR-10.1 (Recht et al., 2019), because CIFAR-10's test split has been in use for a
-decade. A study without a second collection can compare the split that its choices used with an unused split. This
-detects choices that fit only their split, but it tests no other collection: on the test split of D it repeats A2.
+not-bugs-2019, Appendix D.7, uses CIFAR-10.1 (Recht et al., 2019), because choices may have adapted to
+CIFAR-10's test split. A study without a second collection can compare the split that its choices used with an unused
+split. This detects choices that fit only their split, but it tests no other collection: on the test split of D it
+repeats A2.
 
 Recht et al. show that for models trained on D the accuracy on CIFAR-10.1 is a linear function of that on CIFAR-10. The
 appendix finds models of D_rand and D_det above this line. The paper means the line of Recht et al.; here it goes

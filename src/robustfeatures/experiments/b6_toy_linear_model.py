@@ -361,10 +361,9 @@ EXPERIMENT = Experiment(
         "below and above the threshold. Lines are means over seeds, bands standard deviations. Right: the winning "
         "feature in the limit (dark: the non-robust one). Lines: the threshold of Theorem 2, derived from the closed "
         "form and as printed, and the bound of Theorem 1. Below this bound the robust feature leads after one step. "
-        "In the table each column is the share of cells in which a rule agrees with gradient descent. The column "
-        "disputed has the cells between the two thresholds in which the derived one is right. The column first_step "
-        "has the cells within Theorem 1's bound; there the population accuracy must be 1 - p too. In closed_form "
-        "simulation and closed form have the same winner. In accuracy_of_winner the population accuracy is that of the "
-        "winning feature alone."
+        "In the table each column is the share of cells in which a rule agrees with gradient descent. Column "
+        "disputed: between the two thresholds the derived one is right. Column first_step: within Theorem 1's bound "
+        "the robust feature wins, and the population accuracy is 1 - p. Column closed_form: simulation and closed form "
+        "have the same winner. Column accuracy_of_winner: the population accuracy is that of the winning feature alone."
     ),
 )

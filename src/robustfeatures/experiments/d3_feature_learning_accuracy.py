@@ -1,12 +1,12 @@
 """D3: how well standard and adversarial training learn non-robust and robust features, epoch by epoch.
 
 adversarial-training-2025, Section 6.2 and Appendix A.1, Definition 4.1, Figures 4 and 5 and Table 1. The feature
-representative distributions are data sets with one kind of feature: each image has the same representation under a
-reference network as its target image. A standard reference gives the non-robust set, an adversarially trained one gives
-the robust set. Feature-learning accuracy is the accuracy on these sets, with the labels of the targets.
+representative distributions are data sets with one kind of feature: a reference network represents each image like its
+target image. A standard reference gives the non-robust set, an adversarially trained one gives the robust set.
+Feature-learning accuracy is the accuracy on these sets, with the labels of the targets.
 
-The formulas of the text are lost. They leave open the represented split (here the test split, which no network was
-trained on) and the start of the inversion (here other images, as in not-bugs-2019, which the paper follows).
+The formulas of the text are lost. So two choices are ours: the represented split (the test split, which no network was
+trained on) and the start of the inversion (other images, as in not-bugs-2019, which the paper follows).
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ EXPERIMENT = Experiment(
     names={"row": "training"},
     caption=(
         "Accuracy per epoch of standard and of adversarial training on D. Clean is the accuracy on the test split. "
-        "Non-robust learning is that on images which a separate standard reference network cannot distinguish from "
-        "the test split. For robust learning the reference network is adversarially trained. Lines are means over "
-        "seeds, bands standard deviations. The marks at the last epoch are the accuracy of the trained networks under "
+        "Non-robust learning is that on images which a separate standard reference network represents nearly like "
+        "those of the test split. For robust learning the reference network is adversarially trained. Lines are means "
+        "over seeds, bands standard deviations. The marks at the last epoch are the accuracy of trained networks under "
         "{attack}."
     ),
 )

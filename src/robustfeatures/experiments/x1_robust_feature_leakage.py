@@ -34,7 +34,7 @@ class Settings(Strict):
     """The radius. The network is `linear` of `other_architectures`, and its training on D is `adversarial`."""
 
     eps: PositiveFloat = 0.25
-    """The radius of its robust accuracy."""
+    """The radius at which the linear network is attacked."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
