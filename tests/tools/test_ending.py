@@ -30,6 +30,9 @@ def test_a_finished_run_names_the_page_and_counts_verdicts(tmp_path: Path) -> No
     assert computed.startswith(f"{len(made.plan.recipes)} payloads computed, 0 found, in 10 s on 2 cores; ")
     assert claims == "claims: 1 held, 1 undecided; controls: 1 held"
     assert page == f"page: {tmp_path}/results/smoke/report/index.html"
+    # As after a run for one figure, if the user had removed the claims.
+    (tmp_path / "results/smoke/claims.csv").unlink()
+    assert list(describe_success(made.plan, made.artifacts, "2020", 10.0, 2))[1:] == [page]
     found, *_ = describe_success(made.plan, made.artifacts, "2999", 10.0, 2)
     assert found.startswith(f"0 payloads computed, {len(made.plan.recipes)} found, ")
 

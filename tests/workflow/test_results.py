@@ -156,6 +156,7 @@ def test_show(smoke: Workspace) -> None:
     (table,) = (smoke.folder / "results/artifacts/table").glob("smoke-A7-*.json")
     view = smoke.command("show", str(table.relative_to(smoke.folder)))
     assert "smoke/tables/A7.csv" in view.stdout
+    assert smoke.command("show", "table/smoke-A7", "--study", "smoke").stdout == view.stdout
     assert "evaluation/digits-on-D_det-pathway-1-test-seed0-" in view.stdout
     chain = smoke.command("why", str(table.relative_to(smoke.folder))).stdout.splitlines()
     assert sum(line.startswith("evaluation/") for line in chain) == 2

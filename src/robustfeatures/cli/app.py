@@ -97,9 +97,11 @@ def find_artifact(artifact: str, study: str | None = None) -> Path:
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.tools.finding import find_reference
 
-    return find_reference(
-        artifact, Artifacts(ARTIFACTS), lambda: unfold(read_configuration(CONFIG, study), STUDIES).recipes, study
-    )
+    def planned() -> set[str]:
+        plan = unfold(read_configuration(CONFIG, study), STUDIES)
+        return {*plan.recipes, *(view.artifact for view in plan.views)}
+
+    return find_reference(artifact, Artifacts(ARTIFACTS), planned, study)
 
 
 def find_store(given: Path | None, configured: Config | None = None) -> Store:

@@ -27,11 +27,16 @@ def describe_success(plan: Plan, artifacts: Artifacts, since: str, seconds: floa
     """
     yield computing_share(plan, artifacts, since, seconds, cores)
     results = artifacts.root.parent
-    views = {view.kind: view for view in plan.views if artifacts.reference(view.artifact).exists()}
-    if "claims" in views:
-        yield f"claims: {_count_claims(results / views['claims'].outputs[0])}"
-    if "report" in views:
-        yield f"page: {results / views['report'].outputs[0]}"
+    # The user may have removed a file that this run was not asked for.
+    written = {
+        view.kind: path
+        for view in plan.views
+        if artifacts.reference(view.artifact).exists() and (path := results / view.outputs[0]).exists()
+    }
+    if "claims" in written:
+        yield f"claims: {_count_claims(written['claims'])}"
+    if "report" in written:
+        yield f"page: {written['report']}"
 
 
 def _count_claims(path: Path) -> str:

@@ -11,6 +11,7 @@ from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.report.building import ViewJob, add_attack_names, place_outcomes, split_by_attack
+from robustfeatures.pipeline.report.study_facts import read_facts
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
 from tests.stores import publish_files
@@ -43,6 +44,23 @@ def test_evaluations_with_different_numbers_of_attacks() -> None:
         ("first", ATTACKS[1].name, 40.0),
         ("second", ATTACKS[0].name, 50.0),
     ]
+
+
+def test_a_network_counts_once_although_the_plan_of_another_study_names_it_otherwise(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    network, evaluation = "1" * 16, "2" * 16
+    for label in ("standard", "std"):
+        recipe = {"stage": "model", "label": label, "digest": network, "inputs": {}}
+        write_json(artifacts.plan(f"model/{label}-{network}"), recipe)
+    attacked = {"stage": "evaluation", "label": "a", "digest": evaluation}
+    # The plan of the other study was written last.
+    write_json(artifacts.plan(f"evaluation/a-{evaluation}"), {**attacked, "inputs": {"model": f"model/std-{network}"}})
+    for name in (f"model/standard-{network}", f"evaluation/a-{evaluation}"):
+        reference = {"key": name, "content": "c", "recipe": {}, "stage": name.partition("/")[0]}
+        write_json(artifacts.reference(name), reference)
+    needs = [{"artifact": f"evaluation/a-{evaluation}"}, {"artifact": f"model/standard-{network}"}]
+    view = ViewJob({"parts": [{"needs": needs, "gates": []}], "views": []}, artifacts, Store(tmp_path / "store"))
+    assert read_facts(view).made == ["1 trained network", "1 evaluation under attack"]
 
 
 def test_each_file_of_a_need_becomes_rows_in_percent_and_outcomes_of_its_images(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from snakemake.cli import get_argument_parser
 
 from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -47,7 +49,11 @@ def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], l
     assert any(line.startswith("Data digits: digits, validation 0.15, test 0.25") for line in made)
     assert "Seeds: 3, 5." in made
     assert any("hollow diamonds" in line and "Table 7, CIFAR-10" in line for line in made)
-    assert made[-1].endswith("snakemake --cores all --config study=smoke results/smoke/figures/A1.png")
+    command = made[-1].removeprefix("To make it alone: ")
+    assert command.startswith("snakemake ")
+    asked = get_argument_parser().parse_args(shlex.split(command)[1:])
+    assert asked.targets == ["results/smoke/figures/A1.png"]
+    assert asked.config == ["study=smoke"]
 
 
 def test_published_values_that_are_not_shown_are_told(planned: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
@@ -83,4 +89,4 @@ def test_a_measurement_is_told_by_its_settings() -> None:
     }
     lines = describe_provenance(load_experiment("A1"), results(comparable=False), record, [recipe])
     assert "Measurement gaussian: theory.gaussian; settings (eps 0.5 and 1, exact yes)." in lines
-    assert lines[-1].endswith("results/theory/tables/A12.csv")
+    assert lines[-1].endswith("results/theory/tables/A12.csv --config study=theory")

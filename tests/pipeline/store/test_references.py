@@ -16,6 +16,7 @@ from robustfeatures.pipeline.store.references import (
     parts_are_kept,
     read_reference,
     update_reference,
+    write_batch,
     write_part,
 )
 from robustfeatures.pipeline.store.store import Store
@@ -80,6 +81,14 @@ def test_a_damaged_reference_is_written_again_by_a_plan(tmp_path: Path, damage: 
     store.remove(identity_digest(identity, {}))
     update_reference(artifacts, name, record, store)
     assert not path.exists()
+
+
+def test_the_file_of_a_batch_names_its_artifacts(tmp_path: Path) -> None:
+    path = tmp_path / "model" / "digits-standard-2-seeds-0000000000000000.json"
+    write_batch(path, ["model/digits-standard-seed0-1", "model/digits-standard-seed1-2"])
+    told = r"json: stands for model/digits-standard-seed0-1 and model/digits-standard-seed1-2; give one of these$"
+    with pytest.raises(UserError, match=told):
+        read_reference(path)
 
 
 def test_a_bare_name_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

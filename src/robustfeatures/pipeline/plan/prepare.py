@@ -124,7 +124,8 @@ def _write_plans(records: Mapping[str, dict[str, Any]], artifacts: Artifacts) ->
 def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
     """Remove the references of views that show other contents of their results than those that are there now.
 
-    A result that was lost and made again may have other bits, without a job of this run that Snakemake could see.
+    A result that was lost and made again may have other bits, without a job of this run that Snakemake could see. A
+    view whose files were removed has no reference either, because the page reads these files.
     """
     # Many views show the same results.
     present = cache(lambda name: read_content(artifacts.reference(name)))
@@ -140,7 +141,10 @@ def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
 
     for views in plan.view_jobs.values():
         references = [artifacts.reference(view.artifact) for view in views]
-        if any(reference.exists() and not is_present(reference) for reference in references):
+        files = (artifacts.root.parent / name for view in views for name in view.outputs)
+        if not all(file.exists() for file in files) or any(
+            reference.exists() and not is_present(reference) for reference in references
+        ):
             for reference in references:
                 reference.unlink(missing_ok=True)
 

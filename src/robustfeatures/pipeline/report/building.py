@@ -14,6 +14,7 @@ from filelock import FileLock
 from robustfeatures.errors import UserError, join_words
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, hash_file, read_json, write_atomically, write_json
+from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
 from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.plan.view import artifacts_of, inputs_of
 from robustfeatures.pipeline.report.gates import describe_failure
@@ -80,15 +81,19 @@ class ViewJob:
         return {}
 
     def recipes(self) -> list[dict[str, Any]]:
-        """The records of all recipes that the view and the views below it build on, each once, inputs first."""
+        """The records of all recipes that the view and the views below it build on, each once, inputs first.
+
+        The last plan of another study may have given an input of these recipes another label.
+        """
         found: dict[str, dict[str, Any]] = {}
 
         def collect(artifact: str) -> None:
-            if artifact not in found:
+            digest = artifact[-DIGEST_LENGTH:]
+            if digest not in found:
                 record = read_json(self.artifacts.plan(artifact))
                 for below in record["inputs"].values():
                     collect(below)
-                found[artifact] = record
+                found[digest] = record
 
         below = [read_json(self.artifacts.reference(view["artifact"]))["recipe"] for view in self.record["views"]]
         for record in (self.record, *below):

@@ -40,7 +40,8 @@ def describe_provenance(
         lines.append(f"Seeds: {', '.join(map(str, seeds))}.")
     lines.append(f"Paper: {experiment.paper}. {_describe_published(experiment, results)}")
     target = next(name for name in record["outputs"] if not name.endswith((".txt", ".pdf")))
-    lines.append(f"To make it alone: snakemake --cores all --config study={record['study']} results/{target}")
+    # `--config` takes all words that follow it, so the target comes first.
+    lines.append(f"To make it alone: snakemake --cores all results/{target} --config study={record['study']}")
     return [make_printable(line) for line in lines]
 
 

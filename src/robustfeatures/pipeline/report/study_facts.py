@@ -94,7 +94,7 @@ class StudyFacts:
 def read_facts(view: ViewJob) -> StudyFacts:
     """The facts of the study of a page, from the references of all that its views build on."""
     found = [
-        read_reference(view.artifacts.reference(f"{recipe['stage']}/{recipe['label']}-{recipe['digest']}"))
+        read_reference(view.artifacts.find(f"{recipe['stage']}/{recipe['label']}-{recipe['digest']}"))
         for recipe in view.recipes()
     ]
     data = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, join_words
 from robustfeatures.files import ABSENT, read_json, write_json
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH, digest
 from robustfeatures.pipeline.plan.identity import identity_digest
@@ -141,10 +141,12 @@ def read_reference(path: Path) -> dict[str, Any]:
     """The content of a reference.
 
     Raises:
-        UserError: there is no such file, or it is not a reference.
+        UserError: there is no such file, or it is not a reference of one artifact.
     """
     try:
         reference: dict[str, Any] = read_json(path)
+        if isinstance(reference, dict) and reference.keys() == {"artifacts"}:
+            raise UserError(f"{path}: stands for {join_words(reference['artifacts'])}; give one of these")
         reference["key"], reference["content"], reference["recipe"]
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is no such reference") from error
