@@ -61,6 +61,27 @@ def test_a_value_that_appears_twice_is_refused(identifier: str, settings: dict[s
     assert expected in str(refused.value), json.dumps(settings)
 
 
+@pytest.mark.parametrize(
+    ("identifier", "changes", "expected"),
+    [
+        ("C5", {"large_steps": 2}, "experiments.C5.large_steps: 2 x 0.05 of the radius does not reach the surface"),
+        ("C6", {"large_steps": 2}, "experiments.C6.large_steps: 2 x 0.05 of the radius does not reach the surface"),
+        ("D4", {"steps": 3}, "experiments.D4.steps: 3 x 0.25 of the radius does not reach the surface"),
+        # The study's D_rand and D_det have 60 steps of 0.1.
+        ("X6", {"radii": (0.9, 8.0)}, "experiments.X6.radii: 8: 60 x 0.0125 of the radius does not reach the surface"),
+    ],
+)
+def test_attacks_that_end_inside_the_ball_are_refused(
+    study: Study, identifier: str, changes: dict[str, Any], expected: str
+) -> None:
+    experiment = load_experiment(identifier)
+    settings = study.experiment_settings(identifier, experiment.settings)
+    assert experiment.needs(Pieces(study), settings)
+    with pytest.raises(UserError) as refused:
+        experiment.needs(Pieces(study), replace(settings, **changes))
+    assert str(refused.value).startswith(expected)
+
+
 def test_a10_shows_sets_with_an_image_for_each_train_image(study: Study) -> None:
     d_det = study.derived["D_det"]
     derived = {

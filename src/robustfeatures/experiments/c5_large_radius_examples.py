@@ -15,6 +15,7 @@ from robustfeatures.experiments.shared.perception import (
 )
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.checks import check_reach
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,12 @@ class Settings(LargeRadiusSettings):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """Measurements of every seed and norm; images and adversarial examples of the first seed."""
+    """Measurements of every seed and norm; images and adversarial examples of the first seed.
+
+    Raises:
+        UserError: the steps of the large radius are too few or too short.
+    """
+    check_reach(settings.large_steps, settings.large_relative_step_size, "experiments.C5.large_steps")
     first = pieces.study.seeds[0]
     found = [Need("original", first, select_images(pieces, settings))]
     for norm in settings.large_eps:

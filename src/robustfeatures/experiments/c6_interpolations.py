@@ -18,6 +18,7 @@ from robustfeatures.experiments.shared.perception import (
 )
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.checks import check_reach
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,10 +45,11 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """Measurements of every seed; images and adversarial examples of the first seed.
 
     Raises:
-        UserError: the norm has no large radius.
+        UserError: the norm has no large radius, or its steps are too few or too short.
     """
     if settings.norm not in settings.large_eps:
         raise UserError(f"experiments.C6.large_eps: {settings.norm!r} is missing")
+    check_reach(settings.large_steps, settings.large_relative_step_size, "experiments.C6.large_steps")
     first = pieces.study.seeds[0]
     shown = make_examples(pieces, settings, first, settings.norm)
     return [

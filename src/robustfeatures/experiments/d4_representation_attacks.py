@@ -21,6 +21,7 @@ from robustfeatures.experiments.d3_feature_learning_accuracy import LEARNER_SEED
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import SHARES, percent
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.checks import check_reach
 from robustfeatures.pipeline.study.parameters import Distinct
 
 if TYPE_CHECKING:
@@ -56,7 +57,12 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One measurement per attack and seed, each on both victims."""
+    """One measurement per attack and seed, each on both victims.
+
+    Raises:
+        UserError: the steps are too few or too short for the radius.
+    """
+    check_reach(settings.steps, settings.relative_step_size, "experiments.D4.steps")
     label = pieces.data().label
     found = []
     for seed in pieces.study.seeds:

@@ -22,6 +22,7 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.experiments.x1_robust_feature_leakage import DERIVED_SETS
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.study.checks import check_reach
 from robustfeatures.pipeline.study.parameters import Distinct
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     At the radius that the study's own D_rand and D_det have, these are the sets of A2 and of X1.
 
     Raises:
-        UserError: D_rand or D_det is not made by a targeted attack, or their norms differ.
+        UserError: D_rand or D_det is not made by a targeted attack, their norms differ, or a radius is too large for
+            the steps of their attack.
     """
     attacks = _find_attacks(pieces)
     first, second = (attacks[name].norm for name in DERIVED_SETS)
@@ -71,6 +73,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     )
     found = [Need(DISTANCES, pieces.study.seeds[0], distances)]
     for radius in settings.radii:
+        for attack in attacks.values():
+            check_reach(attack.steps, attack.step_size / radius, f"experiments.X6.radii: {radius:g}")
         swept, names = _change_radius(pieces, attacks, radius)
         suffix = "" if all(attack.eps == radius for attack in attacks.values()) else f"-eps{radius:g}"
         for seed in pieces.study.seeds:
