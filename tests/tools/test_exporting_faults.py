@@ -282,3 +282,22 @@ def test_tensors_say_which_path_the_source_reads(tmp_path: Path, split: str | No
     if split is None:
         with pytest.raises(UserError, match="0 pairs of files"):
             loaded(constructed, out)
+
+
+def test_a_folder_with_the_name_of_a_label_does_not_hide_it(tmp_path: Path) -> None:
+    reference, _ = published(tmp_path / "results")
+    reference.rename(reference.with_name(f"digits-{'0' * 16}.json"))
+    (tmp_path / "data" / "digits").mkdir(parents=True)
+    (tmp_path / "data" / "letters").mkdir()
+
+    def command(label: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-m", "robustfeatures", "export", label, "out.npz", "--format", "npz"]
+        return subprocess.run(
+            [*line, "--store", "results/store"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    done = command("data/digits")
+    assert done.stdout.startswith("out.npz: 61 images of train"), done.stderr
+    refused = command("data/letters").stderr
+    assert refused.startswith("robustfeatures: data/letters: there is no artifact with this label")
+    assert refused.endswith("; the folder of this name holds no data.zarr\n")

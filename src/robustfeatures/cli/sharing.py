@@ -58,9 +58,7 @@ def export(
     from robustfeatures.tools import exporting
 
     signal.signal(signal.SIGTERM, stop_export)
-    path = Path(dataset)
-    if not path.exists() and path.suffix not in (".json", ".zarr"):
-        path = find_artifact(dataset, study)
+    path = _find_dataset(dataset, study)
     # Only a reference needs a store. A data.zarr may be in a place without config.yaml.
     root = find_store(store).root if path.suffix == ".json" else store
     print_lines(exporting.export(path, out, form, split=split, store=root))
@@ -92,6 +90,23 @@ def pull(remote: RemoteArgument = None, store: StoreOption = None) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     _print_shared(sharing.pull_from(_remote(remote), find_store(store)))
+
+
+def _find_dataset(dataset: str, study: str | None) -> Path:
+    """The path of a data set, or the reference that a label names.
+
+    Raises:
+        UserError: no artifact, or several, are called so, and no payload lies there.
+    """
+    path = Path(dataset)
+    # A folder such as `data/digits` may have the name of a label.
+    if path.suffix in (".json", ".zarr") or (path / "data.zarr").exists() or (path.exists() and not path.is_dir()):
+        return path
+    try:
+        return find_artifact(dataset, study)
+    except UserError as error:
+        beside = "; the folder of this name holds no data.zarr" if path.is_dir() else ""
+        raise UserError(f"{error}{beside}") from error
 
 
 def stop_export(*_: object) -> None:
