@@ -28,6 +28,11 @@ def study() -> Study:
     return read_study(REPOSITORY / "workflow" / "studies" / "digits-full.yaml")
 
 
+def test_an_experiment_has_a_table_or_a_figure() -> None:
+    with pytest.raises(UserError, match=r"^A1: the experiment has neither a table nor a figure; give it one$"):
+        replace(load_experiment("A1"), table=None, figure=None)
+
+
 @pytest.mark.parametrize(
     ("identifier", "settings", "expected"),
     [

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 
@@ -115,3 +116,8 @@ class Experiment:
     names: Mapping[str, str] = field(default_factory=lambda: {"row": "network"})
     caption: str = ""
     marks_published: bool = True
+
+    def __post_init__(self) -> None:
+        # The page of a study takes the warnings and the provenance of an experiment from one of them.
+        if self.table is None and self.figure is None:
+            raise UserError(f"{self.id}: the experiment has neither a table nor a figure; give it one")
