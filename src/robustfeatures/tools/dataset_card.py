@@ -15,7 +15,6 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, read_json, write_atomically
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
-from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.pipeline.report.provenance import describe_recipes
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.tools.accuracies import read_correct
@@ -184,8 +183,8 @@ def _command(reference: Path, recipes: Sequence[Mapping[str, Any]]) -> str:
     """The command that makes the set again, with the version of the code that made it."""
     found = read_reference(reference)
     artifacts, name = Artifacts.of(reference)
-    studies = sorted(set(_studies(artifacts, name)))
-    study = f"study={shlex.quote(studies[0])} " if studies else ""
+    planned = _find_study(artifacts, name)
+    study = f"study={shlex.quote(planned)} " if planned else ""
     commit = found.get("built", {}).get("git_commit")
     target = f"results/artifacts/{shlex.quote(name)}.json"
     lines = [
@@ -196,16 +195,14 @@ def _command(reference: Path, recipes: Sequence[Mapping[str, Any]]) -> str:
     return "```sh\n" + "\n".join(lines) + f"\n```\n\n{said}"
 
 
-def _studies(artifacts: Artifacts, artifact: str) -> Iterator[str]:
-    """The studies planned here that need an artifact."""
-    for path in sorted((artifacts.root / ".plan" / "table").glob("*.json")):
-        plan = read_json(path)
-        needs = set(artifacts_of(plan["parts"]))
-        below: set[str] = set()
-        while needs:
-            name = needs.pop()
-            below.add(name)
-            record = artifacts.plan(name)
-            needs |= set(read_json(record)["inputs"].values()) - below if record.exists() else set()
-        if artifact in below:
-            yield plan["study"]
+def _find_study(artifacts: Artifacts, artifact: str) -> str | None:
+    """The study of the newest plan that makes an artifact; older plans may name a study that is gone."""
+    for path in artifacts.newest_tasks():
+        try:
+            for task in read_json(path).values():
+                if artifact in task["artifacts"]:
+                    return str(task["study"])
+        except (*ABSENT, ValueError, TypeError, KeyError, AttributeError):
+            # Damaged, or of an earlier version.
+            continue
+    return None

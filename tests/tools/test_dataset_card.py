@@ -1,0 +1,31 @@
+"""The card of an exported data set: which study makes it again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.pipeline.plan.tasks import make_tasks, write_tasks
+from robustfeatures.pipeline.study.config import Config
+from robustfeatures.tools.dataset_card import write_card
+from tests.tools.made import Made
+
+
+def test_the_command_names_the_study_of_the_newest_plan(tmp_path: Path) -> None:
+    """Not a study that has another name now; and a study without tables too."""
+    made = Made(tmp_path)
+    recipe = made.plan.recipes[made.name("data/")]
+    made.make(recipe)
+    index = np.arange(2)
+    images = ImageDataset(np.zeros((2, 1, 4, 4), np.uint8), index, {"source_index": index}, ("a", "b"))
+    for moment, study in enumerate(("before", "now")):
+        tasks = make_tasks(made.plan, Config(study=study), gpus=0)
+        write_tasks(made.artifacts, tasks)
+        os.utime(made.artifacts.newest_tasks()[0], (moment, moment))
+    damaged = made.artifacts.tasks("damaged")
+    damaged.write_text("[1")
+    write_card(tmp_path / "card.md", images, {"train": (2, 1)}, made.artifacts.reference(recipe.name), None, [])
+    assert "--config study=now seeds_per_job=1" in (tmp_path / "card.md").read_text()
