@@ -126,6 +126,31 @@ def test_the_time_of_a_derived_set(tmp_path: Path) -> None:
     assert float(total) == float(longest) == pytest.approx(200 * 50_000 / 2000 / 3600, abs=0.1)
 
 
+def test_parts_share_the_time_of_a_derived_set(tmp_path: Path) -> None:
+    """Of four parts one is finished: three jobs take a quarter of the hours each, two of them at once."""
+    config = Config(study="not-bugs-cifar10-fast", threads_per_job=2, derived_parts=4)
+    plan, artifacts = unfold(config, STUDIES), Artifacts(tmp_path)
+    (task,) = [task for task in make_tasks(plan, config, 0) if task.name.startswith("derived/cifar10-D_R-noise-seed")]
+    hours = 200 * 50_000 / 100 / 3600 / 4
+
+    def said() -> str | None:
+        speed = Speed(1.0, 100.0)
+        return expect(plan, [task], artifacts, config, cores=4, device="cpu", measure=lambda *_: speed)
+
+    parts = artifacts.parts(task.name, 4)
+    write_json(parts[1], {"blocks": {}})
+    line = said()
+    assert line is not None
+    found = LINE.fullmatch(line.replace("each part of ", ""))
+    assert found is not None
+    assert f"the longest, each part of {task.name}, " in line
+    assert found[1] == "3"
+    assert (float(found[2]), float(found[5])) == pytest.approx((3 / 2 * hours, hours), abs=0.1)
+    for path in parts:
+        write_json(path, {"blocks": {}})
+    assert said() is None
+
+
 def test_short_studies_and_finished_jobs_are_not_measured(tmp_path: Path) -> None:
     def never(*arguments: Any) -> Speed:
         raise AssertionError(arguments)

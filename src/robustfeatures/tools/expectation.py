@@ -73,10 +73,12 @@ def expect(
 
     Whether one has to is known from the rate that the requests of jobs assume. Only then a speed is measured: that of
     the network with the most work, with the precision and the threads of its jobs. The time is that of training,
-    attacking and evaluating alone. Attacks may take less, because they leave out images that are broken. `cores`
-    are those of all jobs, `device` is "cpu" or "cuda". With "cuda" so many `gpus` compute at once.
+    attacking and evaluating alone. Attacks may take less, because they leave out images that are broken. Each part of a
+    job counts as a job, and the one that joins them does not. `cores` are those of all jobs, `device` is "cpu" or
+    "cuda". With "cuda" so many `gpus` compute at once.
     """
-    missing = {task.name: task for task in tasks if not artifacts.reference(task.name).exists()}
+    missing = {task.name: task for task in tasks if _count_jobs(task, artifacts)}
+    jobs = {name: _count_jobs(task, artifacts) for name, task in missing.items()}
     work = {
         name: [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.artifacts)]
         for name, task in missing.items()
@@ -86,35 +88,54 @@ def expect(
     def assumed_seconds(found: Estimate) -> float:
         return found.operations / assumed_rate(gpu=device != "cpu", threads=threads, precision=found.precision)
 
-    if not any(sum(assumed_seconds(found) for _, found in job) > LONG_SECONDS for job in work.values()):
+    long = {name: LONG_SECONDS * task.parts for name, task in missing.items()}
+    if not any(sum(assumed_seconds(found) for _, found in job) > long[name] for name, job in work.items()):
         return None
     recipe, largest = max((each for job in work.values() for each in job), key=lambda each: each[1].operations)
     architecture, size = network_of(recipe), original_data_size(recipe)
     assert size is not None
+    count = sum(jobs.values())
     try:
         speed = measure(architecture, size.shape, largest.precision, device, threads)
     except UserError as error:
-        return f"{len(missing)} jobs, some of them long; {error}"
+        return f"{count} jobs, some of them long; {error}"
     per_forward = forward_operations(architecture, size.shape)
+    # Those of each part.
     hours = {
         name: sum(_hours(found, speed, per_forward) / (1 if device == "cpu" else found.processes) for _, found in job)
+        / missing[name].parts
         for name, job in work.items()
     }
     longest = max(hours, key=lambda name: hours[name])
     # A training on several GPUs takes all of them for its hours.
     used = {name: 1 if device == "cpu" else max(found.processes for _, found in job) for name, job in work.items()}
     at_once = min(cores // threads, cores if device == "cpu" else gpus)
-    total = max(sum(hours[name] * used[name] for name in hours) / max(1, at_once), hours[longest])
+    total = max(sum(hours[name] * jobs[name] * used[name] for name in hours) / max(1, at_once), hours[longest])
+    part = "" if missing[longest].parts == 1 else "each part of "
+    return (
+        f"{count} jobs, expected to take {total:.1f} h on this machine with {cores} cores; the longest, "
+        f"{part}{longest}, {hours[longest]:.1f} h. {_describe_speed(speed, architecture, largest.precision, threads)}"
+    )
+
+
+def _describe_speed(speed: Speed, architecture: Architecture, precision: Precision, threads: int) -> str:
+    """What was measured, with what."""
     width = "" if architecture.width is None else f" of width {architecture.width}"
-    network = f"{architecture.name}{width}, {largest.precision}, {threads} threads"
     line = (
-        f"{len(missing)} jobs, expected to take {total:.1f} h on this machine with {cores} cores; the longest, "
-        f"{longest}, {hours[longest]:.1f} h. Measured: {network}, "
+        f"Measured: {architecture.name}{width}, {precision}, {threads} threads, "
         f"{speed.updates:.0f} images a second in training, {speed.attack_steps:.0f} in each step of an attack."
     )
     if speed.emulated:
-        line += f" This machine emulates {largest.precision}: with `precision: float32` the study takes less time here."
+        line += f" This machine emulates {precision}: with `precision: float32` the study takes less time here."
     return line
+
+
+def _count_jobs(task: Task, artifacts: Artifacts) -> int:
+    """The jobs that still compute for a task: itself, or those of its parts that are not finished."""
+    if artifacts.reference(task.name).exists():
+        return 0
+    parts = artifacts.parts(task.name, task.parts)
+    return sum(not path.exists() for path in parts) if parts else 1
 
 
 def _hours(found: Estimate, speed: Speed, per_forward: float) -> float:
