@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from robustfeatures.pipeline.plan.tasks import make_tasks
@@ -35,6 +36,18 @@ def test_a_finished_run_names_the_page_and_counts_verdicts(tmp_path: Path) -> No
     assert list(describe_success(made.plan, made.artifacts, "2020", 10.0, 2))[1:] == [page]
     found, *_ = describe_success(made.plan, made.artifacts, "2999", 10.0, 2)
     assert found.startswith(f"0 payloads computed, {len(made.plan.recipes)} found, ")
+
+
+def test_a_payload_with_two_names_counts_once(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    twin = replace(made.plan.recipes[made.name("model/digits-standard-")], family="digits-twin")
+    plan = replace(made.plan, recipes={**made.plan.recipes, twin.name: twin})
+    for recipe in plan.recipes.values():
+        made.make(recipe)
+    (line,) = describe_success(plan, made.artifacts, "2020", 10.0, 2)
+    assert line.startswith(f"{len(made.plan.recipes)} payloads computed, 0 found, ")
+    (line,) = describe_success(plan, made.artifacts, "2999", 10.0, 2)
+    assert line.startswith(f"0 payloads computed, {len(made.plan.recipes)} found, ")
 
 
 def test_failed_jobs_are_named_with_their_message(tmp_path: Path) -> None:

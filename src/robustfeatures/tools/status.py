@@ -175,10 +175,11 @@ def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float
     Computing is training, attack and evaluation; the share is of the run's core seconds.
     """
     paths = [path for name in plan.recipes if (path := artifacts.reference(name)).exists()]
-    built = [(found["key"], found["built"]) for found in map(read_reference, paths)]
+    # Two names of a study may stand for one payload.
+    built = {found["key"]: found["built"] for found in map(read_reference, paths)}
     remote = artifacts.taken()
-    taken = [key for key, _ in built if key in remote]
-    fresh = [cost for key, cost in built if cost["started"] >= since and key not in taken]
+    taken = [key for key in built if key in remote]
+    fresh = [cost for key, cost in built.items() if cost["started"] >= since and key not in taken]
     # A payload that an earlier run began has computing seconds of that run too.
     computing = sum(min(cost["computing_seconds"], cost["seconds"]) * min(cost["threads"], cores) for cost in fresh)
     share = percent(computing / (seconds * cores))

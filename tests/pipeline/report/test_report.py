@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robustfeatures.files import read_json, write_json
 from robustfeatures.pipeline.report.embedding import embed_figure
-from robustfeatures.pipeline.report.study_facts import choose_samples, describe_seconds
+from robustfeatures.pipeline.report.study_facts import choose_samples, describe_seconds, read_facts
 from robustfeatures.pipeline.report.verdicts import VERDICTS
 from robustfeatures.pipeline.report.views import report
 from tests.pipeline.report.made_up import CLAIMS, IDS, made_up_study
@@ -77,6 +78,22 @@ def test_the_top_says_what_was_computed_where_and_with_what(page: str) -> None:
     for name in ("D", "D_R", "D_NR", "D_rand", "D_det"):
         assert f"<dt>{name}</dt><dd>" in page
     assert 'href="https://arxiv.org/abs/1905.02175"' in page
+
+
+def test_a_payload_with_two_names_counts_once(tmp_path: Path) -> None:
+    view = made_up_study(tmp_path)
+    known, twin = (f"data/{name}-{'0' * 16}" for name in ("dots", "twin"))
+    recipe = {**read_json(view.artifacts.plan(known)), "label": "twin", "family": "twin"}
+    write_json(view.artifacts.plan(twin), recipe)
+    write_json(view.artifacts.reference(twin), {**read_json(view.artifacts.reference(known)), "recipe": recipe})
+    shown = view.artifacts.reference(view.record["views"][0]["artifact"])
+    table = read_json(shown)
+    (part,) = table["recipe"]["parts"]
+    part["needs"].append({**part["needs"][0], "row": "twin", "artifact": twin})
+    write_json(shown, table)
+    facts = read_facts(view)
+    assert [data.name for data in facts.data] == ["dots", "twin"]
+    assert (facts.made, facts.computing_time) == (["1 data set"], "2 hours")
 
 
 def test_each_experiment_has_its_parts(page: str) -> None:

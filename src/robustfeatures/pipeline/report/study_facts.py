@@ -42,7 +42,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class StudyFacts:
-    """The references of all artifacts that a study builds on, and its data sets."""
+    """The references of all artifacts that a study builds on, one for each payload, and its data sets."""
 
     references: Sequence[Mapping[str, Any]]
     data: Sequence[DataFacts]
@@ -102,7 +102,8 @@ def read_facts(view: ViewJob) -> StudyFacts:
         for reference in found
         if reference["stage"] == "data"
     ]
-    return StudyFacts(found, data)
+    # Two names of a study may stand for one payload.
+    return StudyFacts(list({reference["key"]: reference for reference in found}.values()), data)
 
 
 def describe_data(name: str, path: Path) -> DataFacts:
