@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from rich.console import Console
 
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.estimates import estimate
+from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.store.references import find_key, write_part
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.status import State, draw, find_state, format_duration
 from tests.tools.made import Made
@@ -98,14 +101,29 @@ def test_a_job_of_several_tries_took_all_of_them(made: Made) -> None:
     assert others
 
 
-def test_a_job_at_work_has_a_bar_and_knows_its_time(made: Made) -> None:
+def made_but(made: Made, start: str) -> tuple[Recipe, str]:
+    """Make all but one artifact of the plan; its recipe, and the key of its payload."""
+    missing = made.plan.recipes[made.name(start)]
     for recipe in made.plan.recipes.values():
-        if not recipe.name.startswith("model/digits-standard-"):
+        if recipe is not missing:
             made.make(recipe)
-    (missing,) = [recipe for recipe in made.plan.recipes.values() if recipe.name.startswith("model/digits-standard-")]
-    with made.store.lease("held"):
-        report = {"stage": "model", "label": missing.label, "share": 0.25, "seconds_left": 90.0, "process": 1}
-        write_json(made.store.scratch("held") / "progress.json", report)
+    key = find_key(made.artifacts, missing.record())
+    assert key is not None
+    return missing, key
+
+
+def report(
+    made: Made, key: str, recipe: Recipe, left: float | None, name: str = "progress", share: float = 0.25
+) -> None:
+    """What a job says of itself."""
+    told = {"stage": recipe.stage.name, "label": recipe.label, "share": share, "seconds_left": left, "process": 1}
+    write_json(made.store.scratch(key) / f"{name}.json", told)
+
+
+def test_a_job_at_work_has_a_bar_and_knows_its_time(made: Made) -> None:
+    missing, key = made_but(made, "model/digits-standard-")
+    with made.store.lease(key):
+        report(made, key, missing, 90.0)
         state = find_state(made.plan, made.artifacts, made.store)
     assert state.seconds_left == 90.0
     (line,) = [line for line in printed(state).splitlines() if missing.label in line]
@@ -113,6 +131,47 @@ def test_a_job_at_work_has_a_bar_and_knows_its_time(made: Made) -> None:
     assert line.count("━") >= 4
     assert "90 s left" in line
     assert "time left: about 90 s with one job at once" in printed(state)
+
+
+def test_parts_of_one_artifact_take_their_times_together(made: Made) -> None:
+    missing, key = made_but(made, "evaluation/digits-adversarial-test-")
+    whole = find_state(made.plan, made.artifacts, made.store).seconds_left
+    assert whole is not None
+    with made.store.lease(key, "a block"):
+        for part in range(1, 5):
+            report(made, key, missing, 100.0, f"progress-{part}-of-4")
+        state = find_state(made.plan, made.artifacts, made.store)
+        assert (state.seconds_left, state.at_once) == (400.0, 4)
+        assert "time left: about 100 s with 4 jobs at once" in printed(state)
+        # The second part is finished, the third has not begun, and the fourth does not know its rate.
+        for part in (2, 3):
+            (made.store.scratch(key) / f"progress-{part}-of-4.json").unlink()
+        report(made, key, missing, None, "progress-4-of-4", share=0.5)
+        write_part(made.artifacts.parts(missing.name, 4)[1], {key: []})
+        state = find_state(made.plan, made.artifacts, made.store)
+    assert state.seconds_left == pytest.approx(100 + whole / 4 + whole / 8)
+    assert state.at_once == 2
+
+
+def test_jobs_of_another_study_do_not_shorten_the_time(made: Made) -> None:
+    """Not even one with the same label."""
+    missing, _ = made_but(made, "model/digits-standard-")
+    before = find_state(made.plan, made.artifacts, made.store)
+    with made.store.lease("theirs"), made.store.lease("others"):
+        report(made, "theirs", missing, 5.0)
+        report(made, "others", missing, 5.0)
+        state = find_state(made.plan, made.artifacts, made.store)
+    assert len(state.running) == 2
+    assert (state.seconds_left, state.at_once) == (before.seconds_left, 0)
+    assert "with one job at once" in printed(state)
+
+
+def test_a_payload_with_two_names_takes_its_time_once(made: Made) -> None:
+    missing, _ = made_but(made, "model/digits-standard-")
+    twin = replace(missing, family="digits-twin")
+    plan = replace(made.plan, recipes={**made.plan.recipes, twin.name: twin})
+    once, twice = (find_state(each, made.artifacts, made.store).seconds_left for each in (made.plan, plan))
+    assert twice == once
 
 
 def test_a_complete_study_is_one_line(made: Made) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.estimates import estimate
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
-from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.pipeline.store.references import Artifacts, find_key, read_reference
 from robustfeatures.pipeline.store.store import Store
 
 if TYPE_CHECKING:
@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Running:
-    """A job at work, in any study of the store: its share done, from 0 to 1, and the seconds left if known."""
+    """A job at work, in any study of the store: its share done, from 0 to 1, and the seconds left if known.
 
+    `key` is that of the payload, of which the job makes one of `parts`.
+    """
+
+    key: str
+    parts: int
     stage: str
     label: str
     share: float
@@ -37,6 +42,8 @@ class State:
 
     counts: artifacts that are there and all artifacts, by stage or kind of view, inputs first.
     missing: the artifacts that are not there.
+    running: the jobs of all studies of the store.
+    at_once: how many of them make what is missing here.
     seconds_left: what the missing artifacts take one after another; None before the first artifact is there.
     store: the folder of payloads.
     lost: how many of the missing artifacts were made, but their payloads are not in the store.
@@ -45,6 +52,7 @@ class State:
     counts: Mapping[str, tuple[int, int]]
     missing: Sequence[str]
     running: Sequence[Running]
+    at_once: int
     seconds_left: float | None
     store: Path
     lost: int
@@ -53,7 +61,7 @@ class State:
         """The time left at the present number of jobs."""
         if self.seconds_left is None:
             return "time left: unknown until a job has finished"
-        at_once = max(1, len(self.running))
+        at_once = max(1, self.at_once)
         jobs = "one job" if at_once == 1 else f"{at_once} jobs"
         return f"time left: about {format_duration(self.seconds_left / at_once)} with {jobs} at once"
 
@@ -71,11 +79,14 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     all_of, found = (Counter(name.partition("/")[0] for name in some) for some in (names, there))
     running = list(_find_running(store))
     missing = [name for name in names if name not in there]
-    left = _expect([plan.recipes[name] for name in missing if name in plan.recipes], running, _ratios(plan, artifacts))
+    # Two names of a study may stand for one payload.
+    lacking = {recipe.digest: recipe for name in missing if (recipe := plan.recipes.get(name)) is not None}
+    own = _match(lacking.values(), running, artifacts)
+    left = _expect(list(lacking.values()), own, _ratios(plan, artifacts), artifacts)
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
-    return State(counts, missing, running, left, store.root, lost)
+    return State(counts, missing, running, sum(map(len, own.values())), left, store.root, lost)
 
 
 def _find_running(store: Store) -> Iterator[Running]:
@@ -84,8 +95,20 @@ def _find_running(store: Store) -> Iterator[Running]:
             report = read_json(path)
         except (OSError, ValueError):
             continue
-        if store.is_held(path.parent.name):
-            yield Running(*(report[name] for name in ("stage", "label", "share", "seconds_left")))
+        key, (_, _, parts) = path.parent.name, path.stem.rpartition("-of-")
+        if store.is_held(key):
+            told = (report[name] for name in ("stage", "label", "share", "seconds_left"))
+            yield Running(key, int(parts) if parts.isdecimal() else 1, *told)
+
+
+def _match(missing: Iterable[Recipe], running: Sequence[Running], artifacts: Artifacts) -> dict[str, list[Running]]:
+    """The jobs that make these recipes, by digest. A job of another study may have the same label."""
+    jobs: defaultdict[str, list[Running]] = defaultdict(list)
+    for job in running:
+        jobs[job.key].append(job)
+    stages = {job.stage for job in running}
+    keys = {recipe.digest: find_key(artifacts, recipe.record()) for recipe in missing if recipe.stage.name in stages}
+    return {digest: jobs[key] for digest, key in keys.items() if key is not None and key in jobs}
 
 
 def _is_built(reference: Path, store: Store) -> bool:
@@ -111,24 +134,30 @@ def _estimate(recipe: Recipe) -> float:
     return estimate(recipe).seconds(gpu=False, threads=1, parts=1)
 
 
-def _expect(missing: Sequence[Recipe], running: Sequence[Running], ratios: Mapping[str, float]) -> float | None:
-    """The seconds that artifacts take one after another; a job at work knows its own.
+def _expect(
+    missing: Sequence[Recipe], own: Mapping[str, Sequence[Running]], ratios: Mapping[str, float], artifacts: Artifacts
+) -> float | None:
+    """The seconds that artifacts take one after another; a job at work knows its own. `own` are the jobs by digest.
 
     A stage without a finished artifact takes what is estimated. How fast other stages were says nothing: reading a data
     set takes less than its estimate on every machine.
     """
     if missing and not ratios:
         return None
-    at_work = {(job.stage, job.label): job for job in running}
     seconds = 0.0
     for recipe in missing:
         whole = _estimate(recipe) * ratios.get(recipe.stage.name, 1.0)
-        job = at_work.get((recipe.stage.name, recipe.label))
-        if job is None:
-            seconds += whole
-        else:
-            seconds += whole * (1 - job.share) if job.seconds_left is None else job.seconds_left
+        jobs = own.get(recipe.digest, ())
+        parts = max((job.parts for job in jobs), default=1)
+        finished = sum(path.exists() for path in artifacts.parts(recipe.name, parts))
+        seconds += max(0, parts - finished - len(jobs)) * whole / parts
+        seconds += sum(_left(job, whole) for job in jobs)
     return seconds
+
+
+def _left(job: Running, whole: float) -> float:
+    """The seconds that a job still takes, where all parts together take `whole`."""
+    return whole / job.parts * (1 - job.share) if job.seconds_left is None else job.seconds_left
 
 
 def format_duration(seconds: float) -> str:
