@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import write_json
+from robustfeatures.pipeline.report.outdated import _mark_claims
 from robustfeatures.tools.compare import compare
 
 
@@ -51,6 +55,50 @@ def test_values_and_verdicts_stand_side_by_side(results: Path) -> None:
     assert "1 of 2 verdicts differ" in page
     assert "row x&lt;y, eps 0" in page
     assert "nan" not in page.replace("Nan", "")
+
+
+def copy_table(results: Path, study: str, name: str) -> Path:
+    tables = results / study / "tables"
+    return Path(shutil.copy(tables / "A1.csv", tables / name))
+
+
+def write_page(results: Path, study: str, *experiments: str, suffix: str = ".json") -> Path:
+    """The reference of the page of a study."""
+    page = results / "artifacts" / "report" / f"{study}-{'0' * 16}{suffix}"
+    write_json(page, {"recipe": {"parts": [{"id": each} for each in experiments]}})
+    return page
+
+
+@pytest.mark.parametrize("suffix", [".json", ".outdated"])
+def test_tables_that_a_study_has_no_more_are_left_out(results: Path, suffix: str) -> None:
+    """Of an experiment that was removed, or that the code no longer has, and files of somebody else."""
+    left = [copy_table(results, "one", name) for name in ("A1 edited.csv", "A7.csv", "Z9.csv")]
+    new = copy_table(results, "one", "A2.csv")
+    for name in ("A1 edited.csv", "A2.csv", "A7.csv", "Z9.csv"):
+        copy_table(results, "two", name)
+    page = write_page(results, "one", "A1", suffix=suffix)
+    write_page(results, "two", "A1", "A2", "A7")
+    # A2 was added to the study, and its table made alone.
+    for path, moment in ((left[1], 1), (page, 2), (new, 3)):
+        os.utime(path, (moment, moment))
+    lines = list(compare(["one", "two"], results, results / "compared"))
+    assert list(pd.read_csv(results / "compared" / "values.csv")["experiment"].unique()) == ["A1", "A2"]
+    named = [f"left out: {path}, because one has no experiment {path.stem}" for path in left]
+    assert [line for line in lines if line.startswith("left out: ") and "/one/" in line] == named
+
+
+def test_outdated_verdicts_are_marked(results: Path) -> None:
+    path = results / "two" / "claims.csv"
+    path.write_text(_mark_claims(path.read_text(), "A1", "two"))
+    lines = list(compare(["one", "two"], results, results / "compared"))
+    remedy = "snakemake --cores all --config study=two"
+    assert f"outdated verdicts: those of two on A1; {remedy}" in lines
+    claims = pd.read_csv(results / "compared" / "claims.csv", keep_default_na=False)
+    assert list(claims["one_outdated"]) == [""]
+    assert list(claims["two_outdated"]) == [f"A1 was made again with other results; {remedy}"]
+    page = (results / "compared" / "index.html").read_text()
+    assert '<p class="notice">Outdated: two has newer values of A1 than its verdicts are from.' in page
+    assert page.count("(outdated)") == 1
 
 
 @pytest.mark.parametrize(

@@ -8,24 +8,29 @@ from pathlib import Path
 
 import pandas as pd
 
-from robustfeatures.errors import UserError, suggest
-from robustfeatures.experiments.catalogue import load_experiment
-from robustfeatures.files import write_atomically
+from robustfeatures.errors import UserError, join_words, suggest
+from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
+from robustfeatures.files import read_json, write_atomically
 from robustfeatures.pipeline.report.numbers import format_number
+from robustfeatures.pipeline.report.outdated import COLUMN, set_aside
 from robustfeatures.pipeline.report.tables import BESIDE, measured_columns
 from robustfeatures.pipeline.report.verdicts import SENTENCE
 from robustfeatures.pipeline.report.views.report import page_templates, read_claims
+from robustfeatures.pipeline.store.references import Artifacts
 
 # What identifies a measured value, and a claim; their other columns are those of each study.
 VALUE = ["experiment", "row", "quantity"]
 CLAIM = [*SENTENCE, "setting"]
 INTERVAL = ("low", "high")
+CLAIM_NUMBERS = ("value", *INTERVAL)
+DIFFERS = "differs"
 
 
 def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
     """Write `index.html`, `values.csv` and `claims.csv` to the folder `out`, and yield lines on what they hold.
 
     Each value and each claim has a line, with one group of columns per study. Differences are from the first study.
+    Tables of experiments that a study has no more are left out, and named.
 
     Raises:
         UserError: there are fewer than two studies, or one has no results.
@@ -36,8 +41,11 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
         if not (results / study / "claims.csv").is_file():
             known = suggest(study, (path.parent.name for path in results.glob("*/claims.csv")))
             raise UserError(f"{results / study}: this study has no results here{known}")
-    values = compare_values({study: results / study / "tables" for study in studies})
+    tables = {study: sorted((results / study / "tables").glob("*.csv")) for study in studies}
+    shown = {study: [path for path in tables[study] if _is_shown(path, study, results)] for study in studies}
+    values = compare_values(shown)
     claims = compare_claims({study: results / study / "claims.csv" for study in studies})
+    outdated = _find_outdated(claims, studies)
     page = (
         page_templates()
         .get_template("comparison.html")
@@ -47,6 +55,7 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
                 experiment: rows.to_dict("records") for experiment, rows in values.groupby("experiment", sort=False)
             },
             claims=claims.to_dict("records"),
+            outdated=outdated,
             titles={experiment: load_experiment(experiment).title for experiment in values["experiment"].unique()},
         )
     )
@@ -54,24 +63,62 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
         write_atomically(out / name, table.to_csv(index=False, lineterminator="\n").encode())
     write_atomically(out / "index.html", page.encode())
     yield f"{len(values)} values and {len(claims)} claims that at least two studies share"
-    yield f"verdicts that differ: {int(claims['differs'].sum())}"
+    yield f"verdicts that differ: {int(claims[DIFFERS].sum())}"
+    for study in studies:
+        for path in tables[study]:
+            if path not in shown[study]:
+                yield f"left out: {path}, because {study} has no experiment {path.stem}"
+    for study, (experiments, remedy) in outdated.items():
+        yield f"outdated verdicts: those of {study} on {join_words(experiments)}; {remedy}"
     yield str(out / "index.html")
 
 
-def compare_values(folders: Mapping[str, Path]) -> pd.DataFrame:
-    """The measured values of the tables in the folder of each study.
+def _value_columns(study: str) -> dict[str, str]:
+    return {"value": study, **{end: f"{study}_{end}" for end in INTERVAL}}
+
+
+def _claim_columns(study: str) -> dict[str, str]:
+    return {"verdict": study, **{name: f"{study}_{name}" for name in (*CLAIM_NUMBERS, COLUMN)}}
+
+
+def _is_shown(table: Path, study: str, results: Path) -> bool:
+    """Whether a table is one of the study as it is now: its page shows the experiment, or is older than the table."""
+    if table.stem not in experiment_modules():
+        return False
+    artifacts = Artifacts(results / "artifacts")
+    pages = [*artifacts.builds("report", study), *set_aside(artifacts, "report", study)]
+    if not pages:
+        return True
+    newest = max(pages, key=lambda path: path.stat().st_mtime_ns)
+    ids = {part["id"] for part in read_json(newest)["recipe"]["parts"]}
+    return table.stem in ids or table.stat().st_mtime_ns > newest.stat().st_mtime_ns
+
+
+def _find_outdated(claims: pd.DataFrame, studies: Sequence[str]) -> dict[str, tuple[list[str], str]]:
+    """The experiments of each study whose verdicts are older than their values, and how to make these again."""
+    found = {}
+    for study in studies:
+        marks = claims[[CLAIM[0], f"{study}_{COLUMN}"]].dropna()
+        rows = marks[marks[f"{study}_{COLUMN}"] != ""]
+        if len(rows):
+            remedy = rows[f"{study}_{COLUMN}"].iloc[0].rpartition("; ")[2]
+            found[study] = (list(rows[CLAIM[0]].unique()), remedy)
+    return found
+
+
+def compare_values(files: Mapping[str, Sequence[Path]]) -> pd.DataFrame:
+    """The measured values of the tables of each study.
 
     Columns: those of `VALUE`, then for each study `<study>` with `<study>_low` and `<study>_high`, and for each study
     but the first `difference_<study>`. Only values of at least two studies are kept.
     """
     found = []
-    for study, folder in folders.items():
-        tables = [read_values(path) for path in sorted(folder.glob("*.csv"))]
+    for study, paths in files.items():
+        tables = [read_values(path) for path in paths]
         rows = pd.concat([pd.DataFrame(columns=[*VALUE, "value", *INTERVAL]), *tables], ignore_index=True)
-        names = {"value": study, **{end: f"{study}_{end}" for end in INTERVAL}}
-        found.append(rows.drop_duplicates(VALUE).rename(columns=names))
-    shared = _join(found, VALUE, list(folders))
-    first, *others = folders
+        found.append(rows.drop_duplicates(VALUE).rename(columns=_value_columns(study)))
+    shared = _join(found, VALUE, list(files))
+    first, *others = files
     for study in others:
         shared[f"difference_{study}"] = (shared[study] - shared[first]).astype(float).round(10)
     return shared
@@ -106,16 +153,18 @@ def read_values(path: Path) -> pd.DataFrame:
 def compare_claims(files: Mapping[str, Path]) -> pd.DataFrame:
     """The claims of the claims.csv of each study.
 
-    Columns: those of `CLAIM`, then for each study `<study>` (the verdict) with `<study>_value`, `<study>_low` and
-    `<study>_high`, and `differs`: whether the verdicts are not all the same. Only claims of two studies are kept.
+    Columns: those of `CLAIM`, then for each study `<study>` (the verdict) with `<study>_value`, `<study>_low`,
+    `<study>_high` and `<study>_outdated` (why the verdict is older than the values; mostly empty), and `differs`:
+    whether the verdicts are not all the same. Only claims of two studies are kept.
     """
     found = []
     for study, path in files.items():
-        rows = read_claims(path)[[*CLAIM, "verdict", "value", *INTERVAL]].drop_duplicates(CLAIM)
-        names = {"verdict": study, **{name: f"{study}_{name}" for name in ("value", *INTERVAL)}}
-        found.append(rows.rename(columns=names))
+        # Only claims that were marked have the column.
+        rows = read_claims(path).reindex(columns=[*CLAIM, "verdict", *CLAIM_NUMBERS, COLUMN])
+        rows[COLUMN] = rows[COLUMN].astype(object).fillna("")
+        found.append(rows.drop_duplicates(CLAIM).rename(columns=_claim_columns(study)))
     shared = _join(found, CLAIM, list(files))
-    return shared.assign(differs=shared[list(files)].nunique(axis=1) > 1)
+    return shared.assign(**{DIFFERS: shared[list(files)].nunique(axis=1) > 1})
 
 
 def _join(tables: Sequence[pd.DataFrame], keys: list[str], studies: list[str]) -> pd.DataFrame:

@@ -34,7 +34,7 @@ def mark_outdated(artifacts: Artifacts, artifact: str) -> None:
     (part,) = record["parts"]
     label = record["study"]
     for kind, mark in (("claims", _mark_claims), ("report", _mark_page)):
-        for reference in (*artifacts.builds(kind, label), *_set_aside(artifacts, kind, label)):
+        for reference in (*artifacts.builds(kind, label), *set_aside(artifacts, kind, label)):
             found = read_json(reference)
             shown, before = found["recipe"], found.get("contents", {})
             same = all(before[name] == content for name, content in contents.items() if name in before)
@@ -50,11 +50,12 @@ def mark_outdated(artifacts: Artifacts, artifact: str) -> None:
 
 def forget_marks(artifacts: Artifacts, record: Mapping[str, Any]) -> None:
     """Remove the references of a view that were set aside, once its files are written anew."""
-    for reference in _set_aside(artifacts, record["stage"], record["label"]):
+    for reference in set_aside(artifacts, record["stage"], record["label"]):
         reference.unlink()
 
 
-def _set_aside(artifacts: Artifacts, kind: str, label: str) -> list[Path]:
+def set_aside(artifacts: Artifacts, kind: str, label: str) -> list[Path]:
+    """The references of a claims file or a page that are set aside, because it shows older results."""
     found = sorted((artifacts.root / kind).glob(f"*{OUTDATED}"))
     return [path for path in found if path.stem.rpartition("-")[0] == label]
 
