@@ -102,6 +102,25 @@ def test_outdated_verdicts_are_marked(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["one_low", "one_high", "one_value", "difference_two", "experiment", "row", "quantity", "claim", "differs"],
+)
+def test_studies_that_are_called_as_columns_are(results: Path, name: str) -> None:
+    shutil.copytree(results / "one", results / name)
+    with pytest.raises(UserError, match=r"^compare: two columns would be called [a-z_]+; give a study another name"):
+        list(compare(["one", "two", name], results, results / "compared"))
+    assert not (results / "compared").exists()
+
+
+def test_a_comparison_is_no_study(results: Path) -> None:
+    list(compare(["one", "two"], results, results / "compared-one-two"))
+    with pytest.raises(
+        UserError, match=r"compared-one-two: this study has no results here \(known: one, three, two\)$"
+    ):
+        list(compare(["one", "compared-one-two"], results, results / "compared"))
+
+
+@pytest.mark.parametrize(
     ("studies", "message"),
     [
         (["one"], "at least two"),

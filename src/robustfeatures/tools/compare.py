@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -33,14 +34,15 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
     Tables of experiments that a study has no more are left out, and named.
 
     Raises:
-        UserError: there are fewer than two studies, or one has no results.
+        UserError: there are fewer than two studies, one has no results, or two columns would have the same name.
     """
     if len(set(studies)) < 2 or len(set(studies)) < len(studies):
         raise UserError("compare: name at least two different studies")
     for study in studies:
-        if not (results / study / "claims.csv").is_file():
-            known = suggest(study, (path.parent.name for path in results.glob("*/claims.csv")))
+        if not _has_claims(results / study):
+            known = suggest(study, (path.name for path in results.glob("*") if _has_claims(path)))
             raise UserError(f"{results / study}: this study has no results here{known}")
+    _check_columns(studies)
     tables = {study: sorted((results / study / "tables").glob("*.csv")) for study in studies}
     shown = {study: [path for path in tables[study] if _is_shown(path, study, results)] for study in studies}
     values = compare_values(shown)
@@ -71,6 +73,31 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
     for study, (experiments, remedy) in outdated.items():
         yield f"outdated verdicts: those of {study} on {join_words(experiments)}; {remedy}"
     yield str(out / "index.html")
+
+
+def _has_claims(folder: Path) -> bool:
+    """Whether a folder has the claims of a study; that of an earlier comparison has others."""
+    try:
+        with (folder / "claims.csv").open(encoding="utf-8") as file:
+            columns = file.readline().rstrip("\n").split(",")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return {*CLAIM, *CLAIM_NUMBERS, "verdict"} <= set(columns)
+
+
+def _check_columns(studies: Sequence[str]) -> None:
+    """Check that the columns of each file will have different names.
+
+    Raises:
+        UserError: two will not, because studies are called as columns are.
+    """
+    values = [*VALUE, *(name for study in studies for name in _value_columns(study).values())]
+    values += [f"difference_{study}" for study in studies[1:]]
+    claims = [*CLAIM, *(name for study in studies for name in _claim_columns(study).values()), DIFFERS]
+    for columns in (values, claims):
+        for name, count in Counter(columns).items():
+            if count > 1:
+                raise UserError(f"compare: two columns would be called {name}; give a study another name and build it")
 
 
 def _value_columns(study: str) -> dict[str, str]:
