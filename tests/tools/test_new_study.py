@@ -16,6 +16,7 @@ from robustfeatures.pipeline.plan import contents
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.study import read_study
+from robustfeatures.tools import new_study
 from robustfeatures.tools.fetching import fetch
 from robustfeatures.tools.new_study import write_study
 from tests.tools.made import STUDIES
@@ -149,6 +150,17 @@ def test_other_ways_to_write_a_study(studies: Path, tmp_path: Path) -> None:
             list(write_study("mine", folder, studies, like="other"))
         (studies / "other.yaml").unlink()
         assert sorted(studies.iterdir()) == before
+
+
+def test_no_file_is_left_whatever_is_raised(studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(new_study, "unfold", fail)
+    before = sorted(studies.iterdir())
+    with pytest.raises(KeyboardInterrupt):
+        list(write_study("mine", images(tmp_path / "grey", 3, 10, (16, 16)), studies))
+    assert sorted(studies.iterdir()) == before
 
 
 def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_path: Path) -> None:

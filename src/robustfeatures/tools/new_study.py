@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from math import isclose, prod, sqrt
 from pathlib import Path
@@ -76,17 +77,17 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     size = data_size(replace(data, validation=shares.get("validation"), test=shares.get("test")))
     if size is not None:
         text = BATCH.sub(lambda found: f"batch_size: {min(int(found[1]), size.images['train'])}", text)
-    write_atomically(path, text.encode())
-    try:
-        _check_lengths(original, path, factor)
-        unfold(config, studies)
-    except UserError as error:
-        path.unlink()
-        if like is None or str(error).startswith("--like"):
-            raise
-        # The file that the message names is gone.
-        message = str(error).removeprefix(f"{path}: ")
-        raise UserError(f"--like: {like} does not fit these images: {message}") from error
+    with _removed_after_an_error(path):
+        write_atomically(path, text.encode())
+        try:
+            _check_lengths(original, path, factor)
+            unfold(config, studies)
+        except UserError as error:
+            if like is None or str(error).startswith("--like"):
+                raise
+            # The file that the message names will be gone.
+            message = str(error).removeprefix(f"{path}: ")
+            raise UserError(f"--like: {like} does not fit these images: {message}") from error
     images = sum(len(listing.files) for listing in listings.values())
     yield f"{path}: {images} images of {len(classes)} classes, {shape[0]} x {shape[1]} x {shape[2]}, as in {base}"
     unread = describe_unread(folder, listings)
@@ -94,6 +95,15 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
         yield unread
     yield f"plan it: snakemake -n --config study={name}"
     yield f"build it: snakemake --cores all --config study={name}"
+
+
+@contextmanager
+def _removed_after_an_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _check_whole(study: Path) -> None:
