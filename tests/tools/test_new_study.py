@@ -136,20 +136,63 @@ def test_other_ways_to_write_a_study(studies: Path, tmp_path: Path) -> None:
     study, like = read_study(studies / "mine.yaml"), read_study(studies / "digits.yaml")
     assert study.training.keys() == like.training.keys()
     assert "grey ä" in (studies / "mine.yaml").read_text()
-    (studies / "mine.yaml").unlink()
-    before = sorted(studies.iterdir())
-    listed = text.replace("  eps: [0.25, 0.5, 0.75]\n", "  eps:\n    - 0.25\n    - 0.5\n")
-    quoted = text.replace("  norm: l2\n", "  norm: 'linf'\n")
-    for changed, message in (
-        (listed, r"--like: other: the length 0\.25 is not written as `eps: 1` or `eps: \[1, 2\]`"),
-        (quoted, "--like: other has Linf radii"),
-    ):
-        assert changed != text
-        (studies / "other.yaml").write_text(changed)
-        with pytest.raises(UserError, match=message):
-            list(write_study("mine", folder, studies, like="other"))
-        (studies / "other.yaml").unlink()
-        assert sorted(studies.iterdir()) == before
+
+
+def added(studies: Path, **changes: str) -> str:
+    """Write the study `other`: digits with these experiments, or with other radii."""
+    text = (studies / "digits.yaml").read_text()
+    for field, value in changes.items():
+        before = "  eps: [0.25, 0.5, 0.75]\n" if field == "eps" else "experiments:\n"
+        assert text.count(before) == 1
+        text = text.replace(before, value if field == "eps" else f"{before}  {field}: {value}\n")
+    (studies / "other.yaml").write_text(text)
+    return "other"
+
+
+@pytest.mark.parametrize(
+    "written", [" [2.5E-1, 0.5]", "\n    - 0.25\n    - .5", " [1/4, 5.e-1]", " &radii [0.25, 0.5]"]
+)
+def test_radii_in_every_way_to_write_them(studies: Path, tmp_path: Path, written: str) -> None:
+    folder = images(tmp_path / "grey", 3, 10, (16, 16))
+    list(write_study("mine", folder, studies, like=added(studies, eps=f"  eps:{written}\n")))
+    robustness = read_study(studies / "mine.yaml").robustness
+    assert robustness is not None
+    assert robustness.eps == (0.5, 1.0)
+
+
+def test_radii_of_toy_models_stay(studies: Path, tmp_path: Path) -> None:
+    toys = {"B7": "{eps: 0.16}", "A13": "{eps: 0.28}"}
+    list(write_study("mine", images(tmp_path / "grey", 3, 10, (16, 16)), studies, like=added(studies, **toys)))
+    study = read_study(studies / "mine.yaml")
+    assert (study.experiments["B7"], study.experiments["A13"]) == ({"eps": 0.16}, {"eps": 0.28})
+    assert study.robustness is not None
+    assert study.robustness.eps == (0.5, 1.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"D4": "{eps: 0.2, pairs: [['0', '1']]}"}, r"has Linf radii, in experiments\.D4, which do not grow"),
+        (
+            {"C7": "{data: D, architecture: linear, training: standard, eps: 0.2, fractions: [0.5]}"},
+            r"has Linf radii, in experiments\.C7, which",
+        ),
+        ({"C2": "{eps: {l2: [0.5], linf: [0.1]}}"}, r"has Linf radii, in experiments\.C2, which"),
+        ({"X1": "{eps: &same 0.5}", "B7": "{eps: *same}"}, "the length 0.5 is no plain number, or another value too"),
+    ],
+)
+def test_lengths_that_do_not_grow_are_refused(
+    studies: Path, tmp_path: Path, changes: dict[str, str], message: str
+) -> None:
+    like = added(studies, **dict(reversed(changes.items())))
+    folder, before = images(tmp_path / "grey", 3, 10, (16, 16)), sorted(studies.iterdir())
+    with pytest.raises(UserError, match=f"^--like: other:? {message}"):
+        list(write_study("mine", folder, studies, like=like))
+    text = (studies / "digits.yaml").read_text().replace("  norm: l2\n", "  norm: 'linf'\n")
+    (studies / "other.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"^--like: other has Linf radii, in robustness"):
+        list(write_study("mine", folder, studies, like=like))
+    assert sorted(studies.iterdir()) == before
 
 
 def test_no_file_is_left_whatever_is_raised(studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,11 +225,11 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
         list(write_study("mine", folder, studies, like="at-odds-mnist"))
     with pytest.raises(UserError, match=r"^--like: feature-averaging has other data sets, in other_data; choose"):
         list(write_study("mine", folder, studies, like="feature-averaging"))
-    needy = (studies / "digits.yaml").read_text().replace("experiments:\n", "experiments:\n  A5: {steps: [1]}\n")
+    needy = (studies / "digits.yaml").read_text().replace("experiments:\n", "experiments:\n  X1: {}\n")
     (studies / "needy.yaml").write_text(needy)
     with pytest.raises(UserError, match=r"^--like: needy does not fit these images: (?!.*mine\.yaml)") as caught:
         list(write_study("mine", folder, studies, like="needy"))
-    assert "A5" in str(caught.value)
+    assert "X1" in str(caught.value)
     (studies / "needy.yaml").unlink()
     with pytest.raises(UserError, match=r"--like: digits-full extends another study, .* choose digits$"):
         list(write_study("mine", folder, studies, like="digits-full"))

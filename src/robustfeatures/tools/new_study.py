@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from math import isclose, prod, sqrt
+from math import prod, sqrt
 from pathlib import Path
 from textwrap import fill
-from typing import Any
 
 from robustfeatures.data.folder import FileFacts, find_mode, inspect_headers
 from robustfeatures.data.listing import Listing, describe_unread, list_images
@@ -22,8 +21,9 @@ from robustfeatures.files import write_atomically
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.plan.sizes import data_size
 from robustfeatures.pipeline.study.config import read_config
-from robustfeatures.pipeline.study.study import find_study, read_study
+from robustfeatures.pipeline.study.study import Study, find_study, read_study
 from robustfeatures.pipeline.study.yaml import read_yaml
+from robustfeatures.tools.lengths import scale_lengths
 
 # Small grey images are like the digits. The networks and radii of the other study are those of photographs.
 LIKE_SMALL, LIKE_PHOTOGRAPHS = "digits", "cifar10-mini"
@@ -34,12 +34,9 @@ LARGEST_SIDE = 64
 SCHEMA = "# yaml-language-server: $schema=../schemas/study.schema.json"
 # What is drawn from the images for the splits that the folder lacks.
 SHARES = {"validation": 0.15, "test": 0.25}
-# Steps and radii in L2. A relative step size is a share of the radius and stays.
-LENGTHS = re.compile(r"\b(eps|step_size|radii): (\[[^\]]*\]|[\d./e-]+)")
 BATCH = re.compile(r"\bbatch_size: (\d+)")
 # What YAML reads as another value than text.
 WORDS = ("true", "false", "null", "yes", "no", "on", "off")
-NUMBER = re.compile(r"\d+/\d+|\d[\d.]*(?:e-?\d+)?")
 
 
 def write_study(name: str, folder: Path, studies: Path, *, like: str | None = None) -> Iterator[str]:
@@ -50,8 +47,8 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     Raises:
         UserError: the name is taken or wrong, the folder's layout is wrong, a file is no image, an image is
             transparent, deeper than 8 bits or grey among colour images, or there is none to train on; the study `like`
-            extends another one, has Linf radii, other data sets, no data, or lengths that are written otherwise than
-            here; or the new study cannot be planned. Then no file is left.
+            extends another one, has Linf radii, other data sets, no data, or lengths that are no plain numbers; or the
+            new study cannot be planned. Then no file is left.
     """
     path = studies / f"{name}.yaml"
     config = read_config({"study": name}, elsewhere={"study": "NAME"})
@@ -72,18 +69,16 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     shares = {split: share for split, share in SHARES.items() if split not in listings}
     digest = combine_digests({file: fact.sha256 for file, fact in facts.items()})
     block = _data_block(folder, digest, listings, classes, side, shares)
-    factor = _scale(original, shape)
-    text = _adapt(original, folder, block, factor)
+    text = _adapt(original, folder, block, shape)
     size = data_size(replace(data, validation=shares.get("validation"), test=shares.get("test")))
     if size is not None:
         text = BATCH.sub(lambda found: f"batch_size: {min(int(found[1]), size.images['train'])}", text)
     with _removed_after_an_error(path):
         write_atomically(path, text.encode())
         try:
-            _check_lengths(original, path, factor)
             unfold(config, studies)
         except UserError as error:
-            if like is None or str(error).startswith("--like"):
+            if like is None:
                 raise
             # The file that the message names will be gone.
             message = str(error).removeprefix(f"{path}: ")
@@ -120,19 +115,22 @@ def _check_whole(study: Path) -> None:
         raise UserError(f"--like: {study.stem} extends another study, and one file is copied; choose {whole.stem}")
 
 
-def _adapt(original: Path, folder: Path, data: str, factor: float) -> str:
-    """The text of a study with another title and other data, and with L2 lengths times `factor`."""
-    text = original.read_text(encoding="utf-8")
+def _adapt(original: Path, folder: Path, data: str, shape: tuple[int, int, int]) -> str:
+    """The text of a study with another title and other data, and with the L2 lengths for images of this shape."""
+    study = read_study(original)
+    factor = _find_factor(original.stem, study, shape)
+    text = scale_lengths(original, study, factor)
+    if study.other_data:
+        raise UserError(f"--like: {original.stem} has other data sets, in other_data; choose another study")
     text = _replace_field(text, "title", f"title: {json.dumps(f'Images in {folder}', ensure_ascii=False)}\n")
     text = _replace_field(text, "data", data)
     for field in ("published_setting", "reduced"):
         text = _replace_field(text, field, "")
-    text = LENGTHS.sub(lambda found: f"{found[1]}: {_scale_numbers(found[2], factor)}", text)
     base = original.stem
     return (
         f"{SCHEMA}\n"
-        f"# Written by `robustfeatures new`, with the trainings and the experiments of the study {base}. Its L2 radii\n"
-        f"# and steps are times {factor:.3g}: they grow with the square root of the number of values in an image.\n"
+        f"# Written by `robustfeatures new`, with trainings and experiments of the study {base}. L2 radii and steps\n"
+        f"# of images are times {factor:.3g}: they grow with the square root of the number of values in an image.\n"
         + re.sub(r"\A(#.*\n)+", "", text)
     )
 
@@ -152,16 +150,11 @@ def _find_shape(folder: Path, facts: Mapping[str, FileFacts]) -> tuple[tuple[int
     return (channels, side, side), side
 
 
-def _scale(original: Path, shape: tuple[int, int, int]) -> float:
+def _find_factor(name: str, study: Study, shape: tuple[int, int, int]) -> float:
     """By what to multiply L2 lengths, so that a component of an image changes as much as in the original study."""
-    study = read_study(original)
     size: Size | None = None if study.data is None else data_size(study.data)
     if size is None:
-        raise UserError(f"--like: {original.stem} has no data whose size is known; choose another study")
-    if "linf" in _find(read_yaml(original), ("norm",)):
-        raise UserError(f"--like: {original.stem} has Linf radii, which do not grow with images; choose another study")
-    if study.other_data:
-        raise UserError(f"--like: {original.stem} has other data sets, in other_data; choose another study")
+        raise UserError(f"--like: {name} has no data whose size is known; choose another study")
     return sqrt(prod(shape) / prod(size.shape))
 
 
@@ -203,32 +196,6 @@ def _replace_field(text: str, field: str, new: str) -> str:
     return found.sub(lambda _: new, text, count=1)
 
 
-def _check_lengths(original: Path, path: Path, factor: float) -> None:
-    """Check that each length of a study is the original one times `factor`, to one percent.
-
-    Raises:
-        UserError: one is not, because the text writes it in another way.
-    """
-    old, new = (list(_find(read_yaml(file), ("eps", "step_size", "radii"))) for file in (original, path))
-    for before, after in zip(old, new, strict=True):
-        if not isclose(after, before * factor, rel_tol=0.01):
-            raise UserError(
-                f"--like: {original.stem}: the length {before:g} is not written as `eps: 1` or `eps: [1, 2]`"
-            )
-
-
-def _find(value: Any, names: tuple[str, ...], inside: bool = False) -> Iterator[Any]:
-    """The numbers and texts of a study below one of these names, at any depth."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield from _find(item, names, inside or name in names)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _find(item, names, inside)
-    elif inside and value is not None:
-        yield value
-
-
 def _is_number(name: str) -> bool:
     """Whether Python, and so Snakemake, reads a text as a number."""
     for read in (float, lambda text: int(text, base=0)):
@@ -238,11 +205,3 @@ def _is_number(name: str) -> bool:
             continue
         return True
     return False
-
-
-def _scale_numbers(text: str, factor: float) -> str:
-    def scaled(number: str) -> str:
-        over, _, under = number.partition("/")
-        return f"{float(over) / float(under or 1) * factor:.3g}"
-
-    return NUMBER.sub(lambda found: scaled(found[0]), text)
