@@ -30,8 +30,12 @@ ON_EVALUATIONS = {
 TEST_IMAGES = {"kind": "subset", "split": "test", "samples": 120}
 # Of the fields that cost time, the largest value that is left.
 MOST = {"epochs": 4, "steps": 2, "restarts": 2, "queries": 5}
-# Of AutoAttack the part whose length a study may set; of PGD steps of which two reach the surface of the ball.
-QUICK: dict[Any, Any] = {"autoattack": {"parts": ["square"]}, "pgd": {"relative_step_sizes": [0.5]}}
+# Of AutoAttack the part whose length a study may set; of the others steps of which two reach the surface of the ball.
+QUICK: dict[Any, Any] = {
+    "autoattack": {"parts": ["square"]},
+    "pgd": {"relative_step_sizes": [0.5]},
+    "targeted-attack": {"step_size": 0.6},
+}
 
 
 def shrunk(value: Any, name: str = "") -> Any:
