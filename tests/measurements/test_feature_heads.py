@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -158,3 +160,31 @@ def test_the_rows_hold_two_heads_and_the_features(digits: Digits, network: Netwo
     # The network's own linear head reads the same features.
     assert accuracy[K_CLASSES] > own - 0.1
     assert accuracy[TWO_CLASSES] > 0.8
+
+
+def test_features_are_those_of_training_images_and_accuracy_is_that_of_test_images(
+    digits: Digits, network: Network
+) -> None:
+    """The test images have half the contrast and the label of the next digit, so nothing of them passes for train."""
+    rows = slice(1000, 1200)
+    test = split_of(digits, rows, (digits.labels[rows].numpy() + 1) % 10)
+    data = {"train": split_of(digits, slice(0, 600)), "test": replace(test, images=0.5 * digits.images[rows].numpy())}
+    found = measure(
+        MemoryRun({"data": data, "model": network}),
+        learning_rate=0.1,
+        steps=100,
+        initial_std=1e-5,
+        precision="float32",
+        seed=0,
+    )
+    with torch.no_grad():
+        representations = network.representation(digits.images[:600]).numpy()
+    labels = digits.labels[:600].numpy()
+    means = np.stack([representations[labels == label].mean(axis=0) for label in range(10)])
+    means -= representations.mean(axis=0)
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    cosine = np.array([row["cosine"] for row in found if row["head"] == FEATURES]).reshape(10, 10)
+    np.testing.assert_allclose(cosine, means @ means.T, atol=1e-3)
+    # A head that knows the digits is wrong on these labels.
+    (accuracy,) = {row["accuracy"] for row in found if row["head"] == K_CLASSES}
+    assert accuracy < 0.5

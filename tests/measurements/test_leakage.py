@@ -96,6 +96,16 @@ def test_accuracy_of_two_normal_classes() -> None:
     assert linear_accuracy(draw(5000), draw(20_000)) == pytest.approx(expected, abs=allowed)
 
 
+def test_the_regression_has_no_penalty_on_large_weights() -> None:
+    """The sign of x2 - x1 is the class, but so small a difference needs large weights. x1 alone errs on every third."""
+    labels = np.repeat([0, 1], 200)
+    signs = 2 * labels - 1
+    first = np.random.default_rng(0).normal(size=400) + 0.5 * signs
+    assert 0.5 < ((first > 0) == labels).mean() < 0.8
+    features = np.column_stack([first, first + 0.025 * signs])
+    assert linear_accuracy((features, labels), (features, labels)) == 1.0
+
+
 def test_leakage_of_a_set_with_and_without_it(linear: Network, digits: Digits) -> None:
     """D itself gives what the linear network knows; random labels give chance, a cyclic shift less."""
     rows, left = slice(0, 1000), slice(1000, 1797)

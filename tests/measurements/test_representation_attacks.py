@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from robustfeatures.attacks.representation_pgd import representation_pgd
 from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.measurements.representation_attacks import draw_pairs, measure
 from robustfeatures.models import create
@@ -31,7 +32,9 @@ def test_every_ordered_pair_of_classes_is_attacked(digits: Digits) -> None:
     assert len(set(rows.tolist())) == 30
     assert len(set(targets.tolist())) > 60
     np.testing.assert_array_equal(draw_pairs(data, 3, seed=0)[2], targets)
-    assert (draw_pairs(data, 3, seed=1)[2] != targets).any()
+    others = draw_pairs(data, 3, seed=1)
+    assert (others[2] != targets).any()
+    assert set(others[0].tolist()) != set(rows.tolist())
 
 
 def test_a_small_class_gives_what_it_has(digits: Digits) -> None:
@@ -79,3 +82,18 @@ def test_in_a_ball_that_holds_all_images_the_target_is_reached(
 def test_nothing_is_reached_without_a_ball(digits: Digits, network: Network) -> None:
     found = run_measurement(split_of(digits, TESTED), network, network, eps=0.0)
     assert all(row["reached"] == row["before"] for row in found)
+
+
+def test_the_attack_has_the_split_norm_and_radius_that_are_asked_for(digits: Digits, network: Network) -> None:
+    """Beside the attack of tests/attacks on the drawn pairs; there is no test split."""
+    data = split_of(digits, TESTED)
+    attack: dict[str, Any] = {"norm": "l2", "eps": 0.75, "step_size": 0.25, "steps": 6}
+    inputs = {"data": {"train": data}, "extractor": network, "victim": network}
+    asked = {**SETTINGS, **attack, "split": "train"}
+    found = measure(MemoryRun(inputs), victims={"standard": "victim"}, **asked)
+    rows, goals, targets = draw_pairs(data, 3, seed=0)
+    images, shown = (torch.from_numpy(data.images[each]) for each in (rows, targets))
+    with torch.no_grad():
+        predicted = network(representation_pgd(network, images, shown, **attack)).argmax(dim=1).numpy()
+    # Batch norm is folded in the one and not in the other: an image at the border may change sides.
+    assert sum(int(row["reached"]) for row in found) == pytest.approx((predicted == goals).sum(), abs=2)

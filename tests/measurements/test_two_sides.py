@@ -156,6 +156,35 @@ def test_either_attack_is_the_worse_of_both_and_grows_with_the_radius(digits: Di
         assert each[READ_OUT][-1] < each[OWN][-1]
 
 
+def test_the_order_of_the_radii_does_not_matter(digits: Digits, linear: Network) -> None:
+    data = grey(digits, digits.labels[1000:1300].numpy(), tuple(map(str, range(10))))
+    inputs = {"data": {"test": data}, "model": linear}
+    rising, falling = (
+        measure(MemoryRun(inputs), sides=PARITY, **{**SETTINGS, "eps": radii}) for radii in (EPS, EPS[::-1])
+    )
+    assert falling == rising
+
+
+def test_what_is_wrong_at_a_small_radius_stays_wrong_at_larger_ones(
+    digits: Digits, linear: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Summed logits are replaced by numbers that are wrong at the first of two radii and right at the second."""
+    data = grey(digits, digits.labels[1000:1300].numpy(), tuple(map(str, range(10))))
+    run = MemoryRun({"data": {"test": data}, "model": linear})
+
+    def scripted(logits: torch.Tensor, labels: torch.Tensor, side: torch.Tensor, read_out: str) -> torch.Tensor:
+        # An attack asks with gradients, the count of right images without. A radius is reported when it is done.
+        if logits.requires_grad:
+            return logits.sum(dim=1)
+        is_wrong = read_out == SUMMED and not run.reports
+        return torch.full((len(labels),), -1.0 if is_wrong else 1.0)
+
+    monkeypatch.setattr("robustfeatures.measurements.two_sides.margins", scripted)
+    rows = measure(run, sides=PARITY, **{**SETTINGS, "eps": [0.1, 0.2]})
+    assert correct(rows, SUMMED, OWN) == [0, 0]
+    assert correct(rows, LARGEST, OWN) == [300, 300]
+
+
 def test_of_two_classes_there_is_one_read_out_and_one_attack(digits: Digits) -> None:
     torch.manual_seed(0)
     network = create("linear", num_classes=2, image_shape=(1, 8, 8))
