@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from robustfeatures.attacks import pgd
+from robustfeatures.engine.randomness import derive_seed, make_generator
 from robustfeatures.models.network import Network
 from robustfeatures.models.simple import two_layer_relu
 from robustfeatures.theory.dogs_and_cats import (
@@ -16,16 +18,19 @@ from robustfeatures.theory.dogs_and_cats import (
     PIXEL,
     SNOUT,
     Pets,
+    class_indices,
     dog_score,
     draw_pets,
     feature_masks,
     make_training_sets,
+    measure,
     measure_effects,
     measure_usefulness,
     read_features,
     train_network,
 )
 from robustfeatures.training.settings import Training
+from tests.runs import MemoryRun
 
 AGREEMENT, AMPLITUDES, NOISE, EPS = (0.95, 0.9, 0.55), (0.25, 0.08, 0.08), 0.05, 0.16
 TRAINING = Training(epochs=20, batch_size=50, learning_rate=0.05, weight_decay=5e-4, schedule="constant")
@@ -96,6 +101,10 @@ def test_flipped_pairs_stay_in_the_ball(pets: Pets, reference: Network) -> None:
     # Targeted PGD raises the score of the new label.
     attacked, flipped = sets["PGD on a network of D"]
     assert (flipped * (dog_score(reference, attacked) - dog_score(reference, clean)) > 0).all()
+    # 20 steps that reach 2.5 times as far as the radius.
+    goal = class_indices(flipped)
+    expected = pgd(reference, clean, goal, norm="linf", eps=EPS, step_size=EPS / 8, steps=20, targeted=True)
+    torch.testing.assert_close(attacked, expected)
     eyes, pixel = (sets[f"{part} set to the new label"] for part in ("eyes", "pixel"))
     # Half of the eyes change, by twice their amplitude, and nothing else does.
     changed = (eyes[0] - clean)[:, 0].numpy() != 0
@@ -143,3 +152,31 @@ def test_networks_recover_what_section_2_predicts(pets: Pets, reference: Network
     assert pixel["snout"] < 0
     assert pixel["dark eyes"] < 0 < pixel["odd first pixel"]
     assert pixel["-snout + pixel"] > abs(pixel["snout + pixel"])
+
+
+def test_rows_are_of_the_network_of_each_set_and_of_fresh_pets() -> None:
+    asked = {"agreement": AGREEMENT, "amplitudes": AMPLITUDES, "noise": NOISE}
+    training = {"epochs": 2, "batch_size": 20, "learning_rate": 0.05}
+    rows = measure(MemoryRun(), seed=0, examples=200, test_examples=70, eps=EPS, width=8, training=training, **asked)
+    found = {(row["trained_on"], row["epoch"], row["quantity"], row["feature"]): float(row["value"]) for row in rows}
+    sets = {name for name, *_ in found}
+    assert len(sets) == 4
+    for name in sets:
+        for epoch in (1, 2):
+            # What is right of a pet is wrong of the flipped one.
+            right, flipped = (found[name, epoch, "accuracy", tested] for tested in ("D", "flipped D"))
+            assert right + flipped == pytest.approx(1.0)
+    # The snout stays when eyes and label are turned, so it is as useful as before with the other sign.
+    own, turned = (found[name, 2, "usefulness", "snout"] for name in ("D", "eyes set to the new label"))
+    assert turned == pytest.approx(-own, abs=0.02)
+    # The eyes agree with every new label; 200 pairs of eyes of four pixels leave five standard errors of noise.
+    eyes = found["eyes set to the new label", 2, "usefulness", "dark eyes"]
+    assert eyes == pytest.approx(1.0, abs=5 * NOISE / (AMPLITUDES[EYES] * math.sqrt(4 * 200)))
+    train = draw_pets(make_generator(0, "train"), 200, AGREEMENT, NOISE)
+    test = draw_pets(make_generator(0, "test"), 70, AGREEMENT, NOISE)
+    seed = derive_seed(0, "network")
+    network, _ = train_network(train.images(AMPLITUDES), train.labels, Training(**training), 8, seed)
+    effects = {feature: found["D", 2, "effect", feature] for feature in measure_effects(network, test, AMPLITUDES)}
+    assert effects == pytest.approx(measure_effects(network, test, AMPLITUDES), rel=1e-4)
+    accuracy = ((dog_score(network, test.images(AMPLITUDES)) > 0) == (test.labels > 0)).mean()
+    assert found["D", 2, "accuracy", "D"] == pytest.approx(accuracy)

@@ -21,6 +21,7 @@ from robustfeatures.theory.feature_averaging import (
     train_networks,
 )
 from robustfeatures.theory.ideal_radii import K_CLASSES, TWO_CLASSES
+from robustfeatures.theory.robust_radius import draw_test_points
 from tests.runs import MemoryRun
 
 SAMPLES, DIMENSION, STEPS, RATE = 24, 40, 12, 0.05
@@ -215,3 +216,24 @@ def test_rows_of_unequal_sides() -> None:
         for neuron, lambdas in enumerate(network.coefficients.tolist()):
             for centre, expected in enumerate(lambdas):
                 assert rows[task.kind, neuron, centre]["coefficient"] == pytest.approx(200 * expected, rel=1e-5)
+
+
+def test_rows_of_several_neurons_hold_class_means_and_the_accuracy_on_fresh_points() -> None:
+    """As many test points as training points, in few dimensions, where neither network is right on all."""
+    asked = {"dimension": 8, "samples": 60, "deviation": 1e-3, "learning_rate": 0.02, "steps": 60, "seed": 3}
+    rows = measure(MemoryRun(), clusters=4, neurons=3, test_samples=60, **asked)
+    tasks = [Task(TWO_CLASSES, 4, 3, 2), Task(K_CLASSES, 4, 3, 2)]
+    two, many = train_networks(tasks, **asked)
+    means = 8 * torch.stack([many.coefficients[3 * label : 3 * label + 3].mean(dim=0) for label in range(4)])
+    held = torch.tensor([row["coefficient"] for row in rows if row["network"] == K_CLASSES]).view(4, 4)
+    torch.testing.assert_close(held.float(), means, rtol=1e-4, atol=1e-5)
+    # The points at which E2 looks for perturbations.
+    noise, clusters = draw_test_points(tasks[0], 8, 60, seed=3)
+    x = points(noise, 4)
+    responses = (x @ two.weights.T + two.biases).relu()
+    positive = responses[:, :3].mean(dim=1) > responses[:, 3:].mean(dim=1)
+    outputs = (x @ many.weights.T).relu().unflatten(1, (4, 3)).mean(dim=2)
+    right = {TWO_CLASSES: positive == (clusters < 2), K_CLASSES: outputs.argmax(dim=1) == clusters}
+    expected = {name: pytest.approx(each.double().mean().item()) for name, each in right.items()}
+    assert {row["network"]: row["accuracy"] for row in rows} == expected
+    assert len({float(row["accuracy"]) for row in rows} | {1.0}) == 3

@@ -13,6 +13,7 @@ from robustfeatures.theory.gaussian_likelihood import (
     descend,
     learn_from_examples,
     least_cosine,
+    measure,
     multiplier,
     multiplier_bounds,
     penalised_gain,
@@ -22,6 +23,7 @@ from robustfeatures.theory.gaussian_likelihood import (
     search_least_vulnerability,
     vulnerability,
 )
+from tests.runs import MemoryRun
 
 SPECTRA = [np.array([4.0, 0.25]), np.array([1.0, 1.0, 1.0]), np.array([9.0, 2.0, 0.5, 0.1])]
 
@@ -179,3 +181,43 @@ def test_single_examples_come_near_the_linear_adversary_in_high_dimension() -> N
         _, learned = learn_from_examples(samples, eps, steps=60, rate=0.5)
         gaps.append(abs(learned.sum() / robust_variances(samples.var(axis=0), eps).sum() - 1))
     assert gaps[0] > 2 * gaps[1] > 4 * gaps[2]
+
+
+def test_rows_of_single_examples_are_learned_from_the_mean_variances_and_radius_that_are_asked_for() -> None:
+    """The plane, and equation 13 at the largest radius. Each example v moves by eps away from the mean in each axis.
+
+    So the learned variances are at least those of the examples, and their sum lies between E|v|^2 + eps^2 and
+    (sqrt(E|v|^2) + eps)^2.
+    """
+    mean, variances, count = [4.0, 1.0], [6.0, 0.2], 4000
+    rows = measure(
+        MemoryRun(),
+        seed=0,
+        dimensions=[2],
+        condition=10.0,
+        relative_eps=[0.1, 1.0],
+        penalty=2.0,
+        penalised_examples=50,
+        plane_mean=mean,
+        plane_variances=variances,
+        plane_eps=[1.5],
+        examples=count,
+        steps=10,
+        example_steps=60,
+        rate=0.5,
+    )
+    # Five standard errors of a variance, of a mean of two of them, and of a mean of examples that have moved by eps.
+    allowed = 5 * np.sqrt(2 / count)
+
+    def assert_trace(found: float, trace: float, eps: float) -> None:
+        assert (1 - allowed) * trace + eps**2 <= found <= (np.sqrt((1 + allowed) * trace) + eps) ** 2
+
+    plane = {row["quantity"]: float(row["numerical"]) for row in rows if row["theorem"] == "plane"}
+    assert_trace(plane["variance 1"] + plane["variance 2"], sum(variances), 1.5)
+    for axis in range(2):
+        assert plane[f"variance {axis + 1}"] >= (1 - allowed) * variances[axis]
+        error = (np.sqrt(variances[axis]) + 1.5) / np.sqrt(count)
+        assert plane[f"mean {axis + 1}"] == pytest.approx(mean[axis], abs=5 * error)
+    (relaxed,) = (row for row in rows if row["theorem"] == "13")
+    assert relaxed["adversary"] == pytest.approx(np.sqrt(2))
+    assert_trace(float(relaxed["numerical"]), np.sqrt(10) + np.sqrt(0.1), np.sqrt(2))

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.theory.patch_data import draw, features
-from robustfeatures.theory.patch_network import activation, logits
+from robustfeatures.theory.patch_network import activation, is_right, logits
 from robustfeatures.theory.patch_training import correlations, draw_initial_weights, measure, train_step
 from tests.runs import MemoryRun
 from tests.theory.settings import SMALL
@@ -102,3 +103,32 @@ def test_the_course_of_both_trainings() -> None:
     each = found[["clean", "one_step", "rotated", "planted", "planted_and_lowered", "pgd"]]
     assert (found["robust"] <= each.min(axis=1) + 1e-9).all()
     assert (found["certified"] <= found["robust"]).all()
+
+
+def test_rows_tell_training_points_from_fresh_ones() -> None:
+    """Six training points and one step, after which few of 200 fresh points are right."""
+    few = replace(SMALL, samples=6)
+    rows = measure(
+        MemoryRun(),
+        constants=asdict(few),
+        seed=0,
+        steps=1,
+        every=1,
+        test_samples=200,
+        pgd_steps=1,
+        pgd_relative_step_size=0.5,
+        pgd_random_starts=0,
+    )
+    (last,) = (row for row in rows if (row["training"], row["step"]) == ("standard", 1))
+
+    def generator(name: str) -> torch.Generator:
+        return torch.Generator().manual_seed(derive_seed(0, name))
+
+    trained, fresh = draw(few, 6, generator("train")), draw(few, 200, generator("test"))
+    _, weights = train_step(draw_initial_weights(few, generator("weights")), trained, few, adversarial=False)
+    expected = {
+        name: is_right(weights, data.points, data.labels, activation(few)).double().mean().item()
+        for name, data in (("trained_clean", trained), ("clean", fresh))
+    }
+    assert {name: last[name] for name in expected} == pytest.approx(expected)
+    assert expected["clean"] < expected["trained_clean"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +13,24 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from robustfeatures.theory import robust_cliffs
 from robustfeatures.theory.feature_averaging import Network, Task, cluster_indices, sides, train_networks
 from robustfeatures.theory.ideal_radii import K_CLASSES, OWN_CLASSES, ROBUST, SUMMED, TWO_CLASSES, ideal_radius
 from robustfeatures.theory.robust_radius import (
+    LEAST,
+    PGD,
+    PGD_CLASSES,
+    Readout,
     least_perturbation,
     least_radii,
     make_readout,
     make_readouts,
+    measure,
     pgd,
     robust_network,
     summed_output_weights,
 )
+from tests.runs import MemoryRun
 
 DIMENSION = 64
 
@@ -167,3 +175,56 @@ def test_the_attack_in_the_span_is_the_attack_in_the_space_of_points(which: str)
     assert 0 < found.sum() < len(found)
     # No attack succeeds below the least perturbation.
     assert not (found & (least_radii(readout) > radius)).any()
+
+
+# Four clusters in 100 dimensions, so that a radius over sqrt(d) is a tenth of the radius.
+TRAINED: dict[str, Any] = {
+    "dimension": 100,
+    "samples": 60,
+    "deviation": 1e-3,
+    "learning_rate": 0.02,
+    "steps": 60,
+    "seed": 3,
+}
+
+
+def trained_readouts(points: int) -> dict[str, Readout]:
+    tasks = [Task(TWO_CLASSES, 4, 2, 2), Task(K_CLASSES, 4, 2, 2)]
+    two, many = train_networks(tasks, **TRAINED)
+    return make_readouts(two, many, tasks[1], 100, points, seed=3)
+
+
+def test_a_point_that_an_attack_broke_at_a_smaller_radius_is_broken_at_a_larger_one() -> None:
+    """Radii in any order. The k-class network's sum of logits is attacked as it is, and through its classes."""
+    radii, steps = (0.3, 0.5, 0.7, 1.0, 1.4), {"steps": 10, "relative_step_size": 0.25}
+    asked = {"pgd_steps": 10, "pgd_relative_step_size": 0.25, **TRAINED}
+    rows = measure(MemoryRun(), clusters=4, neurons=2, test_samples=200, relative_radii=radii[::-1], **asked)
+    found = {(row["network"], row["attack"], row["relative_radius"]): row["accuracy"] for row in rows}
+    readouts = trained_readouts(200)
+    assert len(found) == len(rows) == (2 * len(readouts) + 1) * len(radii)
+    regained = 0
+    attacked = {(name, PGD): name for name in readouts} | {(SUMMED, PGD_CLASSES): OWN_CLASSES}
+    for (name, attack), at in attacked.items():
+        broken = torch.zeros(200, dtype=torch.bool)
+        for relative in radii:
+            now = pgd(readouts[name], readouts[at], 10 * relative, **steps)
+            regained += int((broken & ~now).sum())
+            broken |= now
+            assert found[name, attack, relative] == pytest.approx((~broken).double().mean().item())
+    # PGD alone is weaker at the largest radius, where its steps are longest.
+    assert regained > 0
+    for name, readout in readouts.items():
+        for relative in radii:
+            withstood = (least_radii(readout) > 10 * relative).double().mean().item()
+            assert found[name, LEAST, relative] == pytest.approx(withstood)
+
+
+def test_a_cliff_is_the_median_of_the_least_perturbations_over_the_root_of_the_dimension() -> None:
+    rows = robust_cliffs.measure(MemoryRun(), clusters=(4,), neurons=2, test_samples=41, **TRAINED)
+    found = {row["network"]: row["relative_cliff"] for row in rows}
+    assert found == {
+        name: pytest.approx(np.median(least_radii(readout).numpy()) / 10)
+        for name, readout in trained_readouts(41).items()
+    }
+    # f_robust has a radius of sqrt(d) / 2 at the centres; noise moves that of a point.
+    assert found[ROBUST] == pytest.approx(0.5, rel=0.3)

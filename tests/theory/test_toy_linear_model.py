@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from robustfeatures.engine.randomness import make_generator
 from robustfeatures.theory.toy_linear_model import (
     TrainingSets,
     Weights,
@@ -18,12 +19,14 @@ from robustfeatures.theory.toy_linear_model import (
     first_step_bound,
     largest_rate,
     limit_weights,
+    measure,
     outputs,
     population_accuracy,
     printed_threshold,
     threshold,
     zero_weights,
 )
+from tests.runs import MemoryRun
 
 P, K, EPS = np.array([0.1, 0.3, 0.2, 0.45]), np.array([1.5, 4.0, 20.0, 2.0]), np.array([0.2, 0.9, 0.5, 0.1])
 
@@ -214,3 +217,22 @@ def test_theorem_1_after_one_step() -> None:
         if wins:
             accuracy = population_accuracy(found, P, K, sizes, 10**12)
             assert accuracy[sure] == pytest.approx((1 - P)[sure], abs=1e-6)
+
+
+def test_rows_hold_eps_times_the_second_weight_at_the_relative_rate() -> None:
+    """One step from 0 leads to (rate / n) A'B: w1 = rate s'B / n and w2 = rate r'B / n."""
+    examples, relative_rate = 40, 0.5
+    ratios, radii = np.array([2.0, 2.0, 20.0, 20.0]), np.array([0.1, 0.5, 0.1, 0.5])
+    asked = {"examples": examples, "dimension": 10**12}
+    rows = measure(
+        MemoryRun(), seed=0, p=0.1, k=[2.0, 20.0], eps=[0.1, 0.5], relative_rate=relative_rate, steps=[1], **asked
+    )
+    data = draw_training_sets(make_generator(0, "toy linear model"), np.full(4, 0.1), ratios, radii, **asked)
+    assert [(row["k"], row["eps"]) for row in rows[:4]] == list(zip(ratios, radii, strict=True))
+    for cell, row in enumerate(rows[:4]):
+        eps = radii[cell]
+        rate = relative_rate * 2 / (1 + eps**2 + 1 / examples)
+        first, second = rate / examples * dense(data, cell)[:, :2].T @ data.labels[cell].numpy()
+        assert row["step"] == 1
+        assert row["robust_weight"] == pytest.approx(first)
+        assert row["nonrobust_weight"] == pytest.approx(eps * second)
