@@ -274,11 +274,16 @@ def test_c4(payload: Callable[..., Path], channels: int) -> None:
     assert set(verdicts(c4.claims(dead))) == {"held", "not tested"}
 
 
+# Examples in Linf are twice as aligned as those in L2.
+SCALES = {"l2": 1, "linf": 2}
+
+
 def ways(norms: Sequence[str]) -> pd.DataFrame:
-    """Four images, of which the last stays in its class."""
+    """Six images, of which the last three stay in their class. Low frequencies hold half as much as the alignment."""
     return pd.DataFrame(
         {"row": "ways", "norm": norm, "model": model, "seed": seed, "image": image, "label": 0}
-        | {"reached": int(image < 3), "low_frequency": value, "alignment": value if image < 3 else np.nan}
+        | {"reached": int(image < 3), "low_frequency": value * SCALES[norm] / 2}
+        | {"alignment": value * SCALES[norm] if image < 3 else np.nan}
         | {"width": value + jitter(seed) if image < 3 else np.nan, "detour": 0.0 if image < 3 else np.nan}
         for norm in norms
         for model, value in NETWORKS.items()
@@ -297,8 +302,11 @@ def test_c5(payload: Callable[..., Path]) -> None:
     assert list(table["norm"]) == ["L2"] * 3 + ["Linf"] * 3
     assert list(table["changed"]) == [50.0] * 6
     # Images that stay in their class have no alignment and do not enter the mean.
-    assert list(table["alignment"]) == pytest.approx([0.0, 0.2, 0.3] * 2)
-    assert verdicts(c5.claims(found)) == ["held"] * 8
+    assert list(table["alignment"]) == pytest.approx([0.0, 0.2, 0.3, 0.0, 0.4, 0.6])
+    claims = c5.claims(found)
+    assert verdicts(claims) == ["held"] * 8
+    # Alignment and low frequencies in turns, of the L2- and the Linf-trained network, on L2 and on Linf examples.
+    assert [np.mean(claim.values) for claim in claims] == pytest.approx([20, 10, 30, 15, 40, 20, 60, 30])
     texts = [text.get_text() for text in c5.figure(found).axes[0].texts]
     assert {"L2 3", "Linf 0.5"} <= set(texts)
     # No image leaves its class.

@@ -160,6 +160,8 @@ def cliffs(clusters: tuple[int, ...], dimensions: tuple[int, ...]) -> list[dict[
                     curve = {"network": name, "attack": "least perturbation", "relative_radius": radius}
                     at = {"row": "curves", "seed": seed, "sides": sides}
                     rows.append({**at, **curve, "accuracy": float(radius < cliff)})
+                    # PGD that finds nothing, which no claim is about.
+                    rows.append({**at, **curve, "attack": "PGD", "accuracy": 1.0})
             for biases in (e2.TRAINED, e2.ACCURATE, e2.ALL):
                 for radius in RADII:
                     constant = (10 - positive) / 10
@@ -196,6 +198,32 @@ def test_cliffs_as_in_closed_form_grow_as_the_closed_forms_do() -> None:
     assert exponents == pytest.approx([10.0])
     constant = [claim.values for claim in judged if "over all biases" in claim.quantity]
     assert constant == [pytest.approx([5 - 50] * 3), pytest.approx([5 - 70] * 3)]
+
+
+def test_advantages_are_means_over_radii_under_the_least_perturbation() -> None:
+    """Each network withstands the radii below its closed form, and the 2-class network those below its own."""
+    clusters, dimensions = (4, 8), (100,)
+    rows = pd.DataFrame(cliffs(clusters, dimensions))
+    # With unequal sides the 2-class network withstands one radius more, so that the two sizes of sides differ.
+    lucky = (rows["network"] == TWO_CLASSES) & (rows["sides"] == e2.UNEQUAL) & (rows["relative_radius"] == 0.4)
+    rows.loc[lucky, "accuracy"] = 1.0
+    settings = e2.Settings(sweep_clusters=clusters, sweep_dimensions=dimensions)
+    found = {
+        (claim.quantity, claim.setting.split(",")[0]): claim.values
+        for claim in e2.claims(make_results(settings, measurements=rows))
+        if "mean over radii" in claim.quantity
+    }
+
+    def withstood(name: str, positive: int) -> int:
+        return sum(radius < ideal_radius(name, 10, 1, positive) for radius in RADII)
+
+    expected = {}
+    for sides, positive, luck in ((e2.EQUAL, 5, 0), (e2.UNEQUAL, 3, 1)):
+        for name in (OWN_CLASSES, SUMMED, ROBUST):
+            more = withstood(name, positive) - withstood(TWO_CLASSES, positive) - luck
+            quantity = f"robust accuracy, mean over radii, {name} minus 2-class"
+            expected[quantity, sides] = pytest.approx([100 * more / len(RADII)] * len(SEEDS))
+    assert found == expected
 
 
 def test_other_biases_are_not_judged_at_radii_that_are_too_small() -> None:

@@ -12,6 +12,7 @@ import robustfeatures.experiments.x5_attack_success as x5
 from robustfeatures.derived.settings import Misclassified
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.study import Study, read_study
+from robustfeatures.training.settings import Model
 from tests.conftest import REPOSITORY
 from tests.experiments.known_rows import SEEDS, jitter, make_evaluations, make_results, verdicts
 
@@ -31,8 +32,10 @@ def test_x1_takes_chance_from_what_leaks() -> None:
             for seed in SEEDS
         ]
     )
-    networks = {("D",): 99.0, ("D_rand",): 46.0, ("D_det",): 40.0}
-    evaluations = make_evaluations(networks, ("row",), eps=0.0, label_shift=0, classes=10)
+    networks = {("D", 0): 99.0, ("D_rand", 0): 46.0, ("D_det", 0): 40.0}
+    # On the permuted labels, which no claim is about.
+    networks |= {("D", 1): 1.0, ("D_rand", 1): 6.0, ("D_det", 1): 50.0}
+    evaluations = make_evaluations(networks, ("row", "label_shift"), eps=0.0, classes=10)
     given = make_results(x1.Settings(), evaluations, measurements=measurements)
     claims = x1.claims(given)
     assert [claim.judge()["value"] for claim in claims] == [20.0, 6.0, -2.0, -9.0, 0.21]
@@ -41,6 +44,16 @@ def test_x1_takes_chance_from_what_leaks() -> None:
     table = x1.table(given).set_index(["row", "features"])["accuracy"]
     assert table["D_rand", x1.LINEAR] == 30
     assert table["D_rand", x1.NETWORK] == 46
+
+
+def test_x1_takes_its_features_from_an_adversarially_trained_network(study: Study) -> None:
+    needs = [need for need in x1.needs(Pieces(study), x1.Settings()) if need.row == x1.LINEAR]
+    assert len(needs) == len(study.seeds)
+    for need in needs:
+        parameters = need.recipe.inputs["model"].parameters
+        assert isinstance(parameters, Model)
+        assert parameters.architecture.name == "linear"
+        assert parameters.training.adversary is not None
 
 
 def test_x2_learns_from_errors_alone(study: Study) -> None:
@@ -55,6 +68,25 @@ def test_x2_learns_from_errors_alone(study: Study) -> None:
     on_train = needs["D, stopped early (tested on the train split)"]
     assert on_train.inputs["model"] is weak
     assert on_train.parameters.split == "train"  # type: ignore[union-attr]
+    beside = needs[x2.DETERMINISTIC].inputs["model"].inputs["data"]
+    assert beside.digest == Pieces(study).derived("D_det", 1).digest
+
+
+def test_x2_judges_errors_by_what_they_add_to_chance() -> None:
+    """A tenth of ten classes; what a network of errors makes of permuted labels is another question."""
+    rows = make_evaluations({(x2.ERRORS, 0): 49.7, (x2.ERRORS, 1): 90.0}, ("row", "label_shift"), eps=0.0, classes=10)
+    (claim,) = x2.claims(make_results(evaluations=rows))
+    assert list(claim.values) == pytest.approx([49.7 + jitter(seed) - 10 for seed in SEEDS])
+
+
+def test_x5_measures_each_set_on_the_network_that_made_it(study: Study) -> None:
+    """D itself was made by none and is shown to the standard network."""
+    needs = {need.row: need.recipe.inputs for need in x5.needs(Pieces(study), x5.Settings()) if need.seed == 1}
+    for name in x5.DERIVED_SETS:
+        assert needs[name]["source"].digest == needs[name]["data"].inputs["source"].digest
+    sources = {name: inputs["source"].parameters for name, inputs in needs.items()}
+    robust = {name for name, each in sources.items() if isinstance(each, Model) and each.training.adversary}
+    assert robust == {"D_rand-robust", "D_det-robust"}
 
 
 def test_x5_counts_only_images_with_another_target() -> None:

@@ -72,6 +72,15 @@ def test_only_rf_pgd_has_an_adversarially_trained_extractor(pieces: Pieces) -> N
         assert model_parameters(need.recipe.inputs["victim-adversarial"]).training.adversary is not None
 
 
+def test_attacks_of_d4_are_on_test_images_with_steps_in_proportion_to_their_radius(pieces: Pieces) -> None:
+    """A quarter of the radius, the default of `relative_step_size`."""
+    for need in d4.needs(pieces, d4_settings()):
+        assert isinstance(need.recipe.parameters, Measurement)
+        asked = need.recipe.parameters.settings
+        assert (asked["split"], asked["eps"]) == ("test", EPS)
+        assert asked["step_size"] == pytest.approx(0.25 * EPS)
+
+
 def models_of(needs: list[Need]) -> list[tuple[str, Recipe]]:
     return [(need.row, need.recipe) for need in needs if isinstance(need.recipe.parameters, Model)]
 

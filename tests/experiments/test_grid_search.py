@@ -43,6 +43,7 @@ def test_the_grid_of_the_appendix_is_planned_and_chosen_on_validation_data() -> 
     assert [need for need in needs if "cell" not in need.columns] == a2.needs(pieces, a2.Settings())
     probes = {probe.name: probe for probe in searched[0].recipe.parameters.probes}  # type: ignore[union-attr]
     assert (probes[SELECTION].input, probes[SELECTION].split) == ("data", "validation")
+    assert (probes[TEST].input, probes[TEST].split) == ("original", "test")
     assert searched[0].recipe.inputs["data"].parameters.splits == ("train", "validation")  # type: ignore[union-attr]
     with pytest.raises(UserError, match=r"splits: data has no validation split"):
         a2.needs(pieces, a2.Settings(search=Search(grid="hyperparameters")))

@@ -32,7 +32,8 @@ INVENTED: Accuracies = {
 def linear_rows(accuracies: Accuracies = INVENTED, *, l1_norms: tuple[float, float] = (4.0, 1.0)) -> pd.DataFrame:
     """Two pixels, of which the second is weakly correlated: standard training uses both, adversarial the first.
 
-    Adversarial training that is clipped keeps a twentieth of its weight there. `l1_norms`: standard, adversarial.
+    Adversarial training that is clipped keeps a twentieth of its weight there. `l1_norms`: standard, adversarial. Each
+    accuracy on the train split is half of that on the test split, so that no claim can take the one for the other.
     """
     shares = {"standard": (0.25, 0.75), "adversarial": (0.95, 0.05), UNCLIPPED: (1.0, 0.0)}
     rows = []
@@ -44,7 +45,8 @@ def linear_rows(accuracies: Accuracies = INVENTED, *, l1_norms: tuple[float, flo
                 for attack, value in zip(("none", "clipped", "not clipped"), found, strict=True):
                     radius = 0.0 if attack == "none" else 0.2
                     measured = {"quantity": "accuracy", "split": split, "eps": radius, "attack": attack}
-                    rows.append({**common, **measured, "value": (value + jitter(seed)) / 100, "pixel": -1})
+                    shown = (value + jitter(seed)) / (200 if split == "train" else 100)
+                    rows.append({**common, **measured, "value": shown, "pixel": -1})
             about = {"split": "train", "eps": 0.0, "attack": ""}
             for quantity in ("l1_norm", "objective"):
                 value = l1_norm + jitter(seed)
@@ -86,6 +88,18 @@ def test_c7() -> None:
     values = [[list(claim.values) for claim in part[5:]] for part in (clipped, unclipped)]
     np.testing.assert_allclose(values[0], [[98.5 - 90], [80 - 9], [80 - 76]])
     np.testing.assert_allclose(values[1], [[98.5 - 90], [78 - 4], [78 - 70]])
+
+
+def test_c7_chooses_the_pixels_on_training_images() -> None:
+    """Where both pixels are best on training images, the claims on few pixels compare them with themselves."""
+    rows = linear_rows()
+    exact = (rows["training"] == "standard") & (rows["solver"] == c7.EXACT)
+    trained_on = exact & (rows["quantity"] == "accuracy") & (rows["split"] == "train")
+    rows.loc[trained_on, "value"] = np.where(rows.loc[trained_on, "pixels"] == 1, 0.1, 0.6)
+    claims = c7.claims(make_results(LINEAR, measurements=rows))
+    for part in (claims[:8], claims[8:]):
+        more_accurate, less_robust, _ = part[5:]
+        assert list(more_accurate.values) == list(less_robust.values) == [0.0]
 
 
 def test_c7_draws_exact_solutions_beside_exact_ones() -> None:

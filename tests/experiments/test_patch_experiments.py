@@ -123,6 +123,15 @@ def test_robust_features_must_grow_more_than_in_standard_training() -> None:
     assert judged(turned) == (pytest.approx(-0.6), "contradicted")
 
 
+def test_robust_accuracy_at_the_phase_change_is_that_under_pgd() -> None:
+    """As in the paper. Under all attacks together it is 0 in these rows, which would hold."""
+    settings = d1_feature_learning.Settings(settings={"small": SMALL}, training_steps=50, every=10)
+    claims = d1_feature_learning.claims(results([{**row, "pgd": 0.5} for row in courses()], settings))
+    (claim,) = (each for each in claims if each.sentence.startswith("Until the phase change robust accuracy"))
+    assert list(claim.values) == [-50.0] * 3
+    assert claim.judge()["verdict"] == "contradicted"
+
+
 def test_a_sentence_counts_once_in_all_settings() -> None:
     rows = [{**row, "row": name} for name in ("small", "large") for row in courses()]
     settings = d1_feature_learning.Settings(settings={"small": SMALL, "large": SMALL}, training_steps=50, every=10)

@@ -294,6 +294,32 @@ def test_c8_a_broken_bound_is_reported(results: dict[str, Results]) -> None:
     assert verdicts_of_adversarial_svm(broken) == {"distribution": "held", "sample": "contradicted"}
 
 
+def test_c8_names_the_largest_robust_accuracy_at_or_beyond_the_bound() -> None:
+    """The theorems are about every radius from 2 eta on, so 0.8 % at 2 eta decides, and not 0.1 % at 4 eta."""
+    found = load_experiment("C8")
+    settings = validate(found.settings, {})
+    eta = settings.signal / settings.dimension**0.5
+    sources = {
+        "averaging": ("exact",),
+        "standard SVM": ("sample", "distribution"),
+        "adversarial SVM": ("sample", "distribution"),
+        "mixture": ("exact",),
+    }
+    rows = [
+        {"classifier": classifier, "source": source, "parameter": 0.0, "seed": seed, "eps": multiple * eta}
+        | {"clean": 0.95, "robust": robust}
+        for classifier, each in sources.items()
+        for source in each
+        for seed in SEEDS
+        for multiple, robust in ((2.0, 0.008), (4.0, 0.001))
+    ]
+    given = Results(pd.DataFrame(), pd.DataFrame(), pd.DataFrame(rows), payloads={}, settings=settings)
+    below_one = [claim for claim in claims("C8", given) if claim.quantity.startswith("1 minus robust accuracy")]
+    assert len(below_one) == 3
+    for claim in below_one:
+        assert list(claim.values) == pytest.approx([1 - 0.8] * len(SEEDS))
+
+
 def verdicts_of_adversarial_svm(found: Results) -> dict[str, object]:
     """By setting."""
     sentence = "Theorem 2.2: the adversarially trained SVM"

@@ -78,6 +78,17 @@ def test_b1_measures_where_curves_turn() -> None:
     assert verdicts([with_level]) == ["contradicted"]
 
 
+def test_b1_pathways_start_in_the_first_quarter_of_the_epochs() -> None:
+    """Robust accuracy leads by 60 points in the first ten of 40 epochs and lags by as much in the rest."""
+    rows = curves()
+    lead = np.where(rows["epoch"] <= 10, 30.0, -30.0)
+    sign = rows["probe"].map({"robust": 1.0, "non-robust": -1.0})
+    rows["accuracy"] = (50.0 + sign * lead).fillna(rows["accuracy"])
+    claims = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    starts = [list(claim.values) for claim in claims if "starts by learning robust features" in claim.sentence]
+    assert starts == [pytest.approx([60.0] * 3)] * 2
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("epochs", [40, 20])
 def test_b1_curves_that_rise_to_the_end_have_not_turned(noise: float, epochs: int) -> None:

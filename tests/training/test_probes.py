@@ -27,11 +27,13 @@ from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import train
+from robustfeatures.training.model import _build_probe_set
 from robustfeatures.training.performance_correlation import performance_correlation
 from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.settings import Model, Probe, ProbeAttack
 from tests.conftest import QUICK, Digits
 from tests.pipeline.run.stages.jobs import job_in
+from tests.runs import MemoryRun
 
 TOWARDS_NEXT = ProbeAttack(norm="l2", eps=0.9, step_size=0.1, steps=10, targeted=True)
 AWAY = replace(TOWARDS_NEXT, targeted=False)
@@ -186,3 +188,39 @@ def test_values_are_those_of_the_network_at_the_end(digits: Digits, probed: tupl
     for value, shown in ((last["attack"], network), (transferred, transfer_model)):
         assert value == pytest.approx((shown(towards).argmax(1) == goal).float().mean().item(), abs=0.2)
     assert last["attack"] > transferred
+
+
+def test_a_probe_of_few_images_has_their_labels_and_their_simple_predictions(network: Network) -> None:
+    """Every pixel of image i is i / 300, so that an image shows its row. The simple classifier is always right."""
+    count, few = 300, 50
+    rows = np.arange(count)
+    labels = rows // 7 % 10
+    pixels = np.broadcast_to(rows[:, None, None, None] / count, (count, 1, 8, 8)).astype(np.float32)
+    data = ImageDataset(pixels, labels, {"source_index": rows}, tuple("0123456789"))
+    simple = [{"prediction": str(label)} for label in labels]
+    run = MemoryRun({"data": {"train": data}, "simple": simple})
+    parameters = Model(architecture=Architecture(name="small-cnn"), training=QUICK, seed=0)
+    probe = Probe(name="few", input="data", split="train", images=few, simple_classifier="simple")
+    found = _build_probe_set(probe, parameters, network, run)
+    ((_, shown),) = found.images.batches(torch.arange(few), few)
+    chosen = (shown[:, 0, 0, 0] * count).round().long()
+    assert len(set(chosen.tolist())) == few
+    own = torch.from_numpy(labels)[chosen]
+    assert torch.equal(found.labels, own)
+    # Of a network that is right too, the simple classifier explains everything.
+    expected = performance_correlation(own.numpy(), own.numpy(), own.numpy(), 10)
+    assert found.measure(own, own) == pytest.approx(expected)
+
+
+def test_each_batch_of_an_attacked_probe_has_a_seed_of_its_own(
+    network: Network, digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = []
+
+    def attack(images: torch.Tensor, labels: torch.Tensor, seed: int) -> torch.Tensor:
+        seeds.append(seed)
+        return images
+
+    monkeypatch.setattr("robustfeatures.training.probes.choose_batch_size", lambda *shape: 25)
+    ProbeSet("attacked", InMemory(digits.images[:100]), digits.labels[:100], attack=attack).evaluate(network)
+    assert len(seeds) == len(set(seeds)) == 4

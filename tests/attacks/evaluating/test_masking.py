@@ -161,7 +161,8 @@ def test_networks_of_one_row_are_told_apart() -> None:
 def test_seeds_are_summed_and_the_worst_radius_is_named() -> None:
     rows = [
         {"row": "D", "seed": seed, "eps": eps, "attack": "a", "diagnostic": "no gradient", "count": count, "total": 100}
-        for seed, eps, count in ((0, 0.25, 1), (1, 0.25, 1), (0, 0.5, 3), (1, 0.5, 1))
+        for eps, counts in ((0.25, (1, 1)), (0.4, (2, 1)), (0.5, (3, 1)), (0.75, (2, 1)))
+        for seed, count in enumerate(counts)
     ]
     (warning,) = find_warnings(pd.DataFrame(rows))
     assert "4 of 200 images have no gradient at the image (a, eps 0.5)" in warning
