@@ -46,8 +46,17 @@ WITH_TARGET = ("link_open", "image")
 def test_links_of_the_pages_outside_the_site(name: str) -> None:
     """External links are not fetched."""
     path = REPOSITORY / name
-    targets = [target for target in find_links(path) if not target.startswith("https://")]
-    assert [target for target in targets if not (path.parent / target).exists()] == []
+    targets = [target.partition("#") for target in find_links(path) if not target.startswith("https://")]
+    assert [name for name, _, _ in targets if not (path.parent / name).exists()] == []
+    assert [
+        (name, anchor) for name, _, anchor in targets if anchor and anchor not in find_anchors(path.parent / name)
+    ] == []
+
+
+def find_anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_complete_cifar10_comes_first() -> None:
