@@ -97,7 +97,7 @@ def test_status_shows_no_job_that_is_not_there(store: Store, heard: float) -> No
     report = {"stage": "model", "label": "m", "share": 0.5, "seconds_left": 3.0, "process": 1}
     (store.scratch("0123456789abcdef") / "progress.json").write_text(json.dumps(report))
     nothing = Plan({}, ()), Artifacts(store.root / "artifacts"), store
-    assert find_state(*nothing).running == [Running("model", "m", 0.5, 3.0)]
+    assert find_state(*nothing).running == [Running("0123456789abcdef", 1, "model", "m", 0.5, 3.0)]
     os.utime(lock, (time.time() + heard,) * 2)
     assert find_state(*nothing).running == []
 

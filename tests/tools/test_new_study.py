@@ -84,7 +84,7 @@ def test_photographs_of_many_sizes(studies: Path, tmp_path: Path) -> None:
 
 def test_every_radius_grows(studies: Path, tmp_path: Path) -> None:
     added = (
-        "other_architectures: {linear: {name: linear}}\n\nexperiments:\n  X6: {radii: [0.25, 0.5, 2.0], eps: 0.25}\n"
+        "other_architectures: {linear: {name: linear}}\n\nexperiments:\n  X6: {radii: [0.25, 0.5, 1.0], eps: 0.25}\n"
     )
     text = (studies / "cifar10-mini.yaml").read_text()
     (studies / "radii.yaml").write_text(text.replace("experiments:\n", added))

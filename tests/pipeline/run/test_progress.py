@@ -41,7 +41,8 @@ def test_lines_and_status(tmp_path: Path, clock: list[float], caplog: pytest.Log
     assert written["stage"] == "model"
     assert written["share"] == pytest.approx(0.65)
     assert written["seconds_left"] == pytest.approx(35.0)
-    assert list(running) == [Running("model", "digits-standard-seed0", pytest.approx(0.65), pytest.approx(35.0))]
+    left = pytest.approx(35.0)
+    assert list(running) == [Running("k", 1, "model", "digits-standard-seed0", pytest.approx(0.65), left)]
     assert not find_state(Plan({}, ()), Artifacts(tmp_path / "artifacts"), store).running
 
 

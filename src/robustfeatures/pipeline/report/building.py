@@ -81,24 +81,27 @@ class ViewJob:
         return {}
 
     def recipes(self) -> list[dict[str, Any]]:
-        """The records of all recipes that the view and the views below it build on, each once, inputs first.
+        """The records of all recipes that the view and the views below it build on, inputs first.
 
-        The last plan of another study may have given an input of these recipes another label.
+        Each is there once, under each name that an experiment has for it. Names of inputs may be those of another
+        study, whose plan was the last that was written.
         """
         found: dict[str, dict[str, Any]] = {}
+        digests: set[str] = set()
 
         def collect(artifact: str) -> None:
-            digest = artifact[-DIGEST_LENGTH:]
-            if digest not in found:
-                record = read_json(self.artifacts.plan(artifact))
-                for below in record["inputs"].values():
+            record = read_json(self.artifacts.plan(artifact))
+            for below in record["inputs"].values():
+                if below[-DIGEST_LENGTH:] not in digests:
                     collect(below)
-                found[digest] = record
+            found[artifact] = record
+            digests.add(artifact[-DIGEST_LENGTH:])
 
         below = [read_json(self.artifacts.reference(view["artifact"]))["recipe"] for view in self.record["views"]]
         for record in (self.record, *below):
             for artifact in artifacts_of(record["parts"]):
-                collect(artifact)
+                if artifact not in found:
+                    collect(artifact)
         return list(found.values())
 
     def _results(self, experiment: Experiment, part: Mapping[str, Any]) -> Results:
