@@ -77,8 +77,8 @@ def expect(
     job counts as a job, and the one that joins them does not. `cores` are those of all jobs, `device` is "cpu" or
     "cuda". With "cuda" so many `gpus` compute at once.
     """
-    missing = {task.name: task for task in tasks if _count_jobs(task, artifacts)}
-    jobs = {name: _count_jobs(task, artifacts) for name, task in missing.items()}
+    jobs = {task.name: count for task in tasks if (count := _count_jobs(task, artifacts))}
+    missing = {task.name: task for task in tasks if task.name in jobs}
     work = {
         name: [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.artifacts)]
         for name, task in missing.items()
