@@ -265,11 +265,12 @@ def main(
         found = report_others(what, digits, photographs, torch_device, raw, count)
     else:
         found = report_ratios(what, digits, photographs, torch_device, raw, rounds)
+    # Only `resnet18` and `agreement` take photographs.
+    command = f"python -m tests.benchmarks {what} --device {device}{' --made-up' if made_up else ''}"
     lines = [
         f"# Benchmark {what}, {device}",
         "",
-        f"Measured on {datetime.now(UTC):%Y-%m-%d} by `python -m tests.benchmarks {what} --device {device}` on: "
-        f"{describe_machine(torch_device)}.",
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} by `{command}` on: {describe_machine(torch_device)}.",
         found.method,
         "",
         found.table,

@@ -1,4 +1,4 @@
-"""`gpu_fast_path` of config.yaml: off unless it is set, and then on in every job."""
+"""`gpu_fast_path` of config.yaml: on in every job unless it is set to false."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def test_a_job_takes_it_on_a_gpu_alone(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_configuration_reaches_every_job(workspace: Workspace) -> None:
-    assert not Config(study="smoke").gpu_fast_path
-    for on in (False, True):
+    assert Config(study="smoke").gpu_fast_path
+    for on in (True, False):
         commands = workspace.snakemake("-n", "-p").stdout
         assert commands.count(f"ROBUSTFEATURES_GPU_FAST_PATH={on:d}") >= commands.count(" build ") > 10
         assert f"ROBUSTFEATURES_GPU_FAST_PATH={not on:d}" not in commands
-        if not on:
-            workspace.edit("config.yaml", "gpu_fast_path: false", "gpu_fast_path: true")
+        if on:
+            workspace.edit("config.yaml", "gpu_fast_path: true", "gpu_fast_path: false")

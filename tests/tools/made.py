@@ -42,6 +42,7 @@ class Made:
         files: Mapping[str, str] | None = None,
         *,
         computing: float | None = None,
+        device: str = "cpu",
     ) -> None:
         """Publish a payload with these files, and write its reference; half of the seconds are `computing`."""
         payload = self.store.payload(recipe.digest)
@@ -61,7 +62,7 @@ class Made:
                 "seconds": seconds,
                 "computing_seconds": seconds / 2 if computing is None else computing,
                 "threads": 1,
-                "device": "cpu",
+                "device": device,
                 "host": "here",
                 "machine": "x",
                 "python": "3",

@@ -50,6 +50,18 @@ def test_a_payload_with_two_names_counts_once(tmp_path: Path) -> None:
     assert line.startswith(f"0 payloads computed, {len(made.plan.recipes)} found, ")
 
 
+def test_on_gpus_the_share_is_that_of_the_jobs_that_use_them(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    network, other = (made.plan.recipes[made.name(f"model/digits-{name}-")] for name in ("standard", "adversarial"))
+    made.make(network, computing=6.0, device="cuda: NVIDIA H200, cuDNN 91900")
+    made.make(other, computing=9.0)
+    (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 16, 3)
+    assert line == (
+        "2 payloads computed, 0 found, in 10 s with up to 3 jobs on GPUs at once; 20 % of their time inside training, "
+        "attack or evaluation"
+    )
+
+
 def test_failed_jobs_are_named_with_their_message(tmp_path: Path) -> None:
     made = Made(tmp_path)
     tasks = make_tasks(made.plan, Config(study="smoke", evaluation_parts=2), 0)

@@ -214,6 +214,11 @@ def threads_of(stage):
 CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.yaml"
 
 
+def gpu_places():
+    """The most jobs that use a GPU of this machine at once; 0 if none does."""
+    return workflow.global_resources["gpu"].value if USES_GPUS else 0
+
+
 def say_expectation():
     """Log how long the jobs of this run should take on this machine, if that is long."""
     from robustfeatures.tools.expectation import expect
@@ -222,7 +227,7 @@ def say_expectation():
     tasks = [each for each in planned if str(ARTIFACTS.reference(each.name)) in outputs]
     device = "cuda" if USES_GPUS else "cpu"
     # Two jobs that share a GPU are hardly faster than one after the other. `--resources gpu=1` may allow fewer jobs.
-    gpus = min(len(DEVICES.gpus), workflow.global_resources["gpu"]) if USES_GPUS else 0
+    gpus = min(len(DEVICES.gpus), gpu_places()) if USES_GPUS else 0
     expected = expect(
         PLAN,
         tasks,
@@ -257,7 +262,9 @@ onsuccess:
 
         seconds = time.monotonic() - BEGAN
         say_last(
-            describe_success(PLAN, ARTIFACTS, STARTED, seconds, workflow.cores)
+            describe_success(
+                PLAN, ARTIFACTS, STARTED, seconds, workflow.cores, gpu_places()
+            )
         )
 
 

@@ -43,7 +43,7 @@ def build(
     ] = False,
     gpu_fast_path: Annotated[
         bool, typer.Option(envvar="ROBUSTFEATURES_GPU_FAST_PATH", help="As in config.yaml.")
-    ] = False,
+    ] = True,
     threads: Annotated[int, typer.Option(min=1, help="Threads for torch.")] = 1,
     part: Annotated[int | None, typer.Option(min=1, help="Make only this part, counted from 1.")] = None,
     parts: Annotated[int, typer.Option(min=1, help="Of so many parts.")] = 1,

@@ -20,12 +20,15 @@ ERROR = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} ERROR (.*)$", flags
 BUG = "unexpected error"
 
 
-def describe_success(plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int) -> Iterator[str]:
+def describe_success(
+    plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int, gpu_places: int = 0
+) -> Iterator[str]:
     """Lines on a finished run: what was computed, the verdicts and the page, as far as these were asked for.
 
-    `since` is the time in UTC, in ISO format, at which the run began, `seconds` what it took on `cores` cores.
+    `since` is the time in UTC, in ISO format, at which the run began, `seconds` what it took on `cores` cores, with at
+    most `gpu_places` jobs on GPUs at once.
     """
-    yield computing_share(plan, artifacts, since, seconds, cores)
+    yield computing_share(plan, artifacts, since, seconds, cores, gpu_places)
     results = artifacts.root.parent
     # The user may have removed a file that this run was not asked for.
     written = {

@@ -198,10 +198,13 @@ def draw(state: State, *, every: bool) -> Group:
     return Group(*shown)
 
 
-def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int) -> str:
+def computing_share(
+    plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int, gpu_places: int = 0
+) -> str:
     """One line with the payloads that a run computed and took from the remote, and its share of time in computing.
 
-    Computing is training, attack and evaluation; the share is of the run's core seconds.
+    Computing is training, attack and evaluation; the share is of the run's core seconds. If at most `gpu_places` jobs
+    use GPUs at once, it is of the time of these places, because the GPUs decide how long the run takes.
     """
     paths = [path for name in plan.recipes if (path := artifacts.reference(name)).exists()]
     # Two names of a study may stand for one payload.
@@ -209,12 +212,20 @@ def computing_share(plan: Plan, artifacts: Artifacts, since: str, seconds: float
     remote = artifacts.taken()
     taken = [key for key in built if key in remote]
     fresh = [cost for key, cost in built.items() if cost["started"] >= since and key not in taken]
-    # A payload that an earlier run began has computing seconds of that run too.
-    computing = sum(min(cost["computing_seconds"], cost["seconds"]) * min(cost["threads"], cores) for cost in fresh)
-    share = percent(computing / (seconds * cores))
+    if gpu_places:
+        computing = sum(_computing(cost) for cost in fresh if cost["device"].startswith("cuda")) / gpu_places
+        where, whose = f"with up to {gpu_places} jobs on GPUs at once", "their time"
+    else:
+        computing = sum(_computing(cost) * min(cost["threads"], cores) for cost in fresh) / cores
+        where, whose = f"on {cores} cores", "the core time"
     came = f"{len(taken)} taken from the remote, " if taken else ""
     return (
         f"{len(fresh)} payloads computed, {came}{len(built) - len(fresh) - len(taken)} found, "
-        f"in {seconds:.0f} s on {cores} cores; "
-        f"{share:.0f} % of the core time inside training, attack or evaluation"
+        f"in {seconds:.0f} s {where}; "
+        f"{percent(computing / seconds):.0f} % of {whose} inside training, attack or evaluation"
     )
+
+
+def _computing(cost: Mapping[str, float]) -> float:
+    """The computing seconds of a payload in this run. One that an earlier run began has those of that run too."""
+    return min(cost["computing_seconds"], cost["seconds"])

@@ -67,6 +67,17 @@ def test_mappings_merge_and_all_else_replaces(folder: Path) -> None:
     assert read_values(path).values == expected
 
 
+def test_a_network_with_another_name_keeps_no_width(folder: Path) -> None:
+    networks = {"architecture": {"name": "resnet9", "width": 32}, "other_architectures": {"wide": {"name": "vgg16"}}}
+    write(folder, "base", networks)
+    path = write(folder, "child", {"extends": "base", "architecture": {"name": "resnet18"}})
+    assert read_values(path).values == {**networks, "architecture": {"name": "resnet18"}}
+    same = write(folder, "same", {"extends": "base", "architecture": {"name": "resnet9", "init": "x"}})
+    assert read_values(same).values["architecture"] == {"name": "resnet9", "width": 32, "init": "x"}
+    wider = write(folder, "wider", {"extends": "base", "other_architectures": {"wide": {"width": 8}}})
+    assert read_values(wider).values["other_architectures"] == {"wide": {"name": "vgg16", "width": 8}}
+
+
 def test_the_plan_is_that_of_the_study_written_out(folder: Path) -> None:
     changes: dict[str, Any] = {
         "title": "Another",

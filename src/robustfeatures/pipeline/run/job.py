@@ -61,7 +61,7 @@ class Environment:
     gpus: tuple[str, ...] = ()
     jobs_per_gpu: int = 1
     mix_gpu_models: bool = False
-    gpu_fast_path: bool = False
+    gpu_fast_path: bool = True
 
 
 class Job:

@@ -2,7 +2,8 @@
 
 `extends: digits` names a study in the same folder. The file then holds only what it changes:
 
-- Fields of both files are merged by name, at every depth.
+- Fields of both files are merged by name, at every depth. A network with another `name` is a new one: it keeps no field,
+  such as the width, of the network in its place.
 - A list, a number or a text replaces what the extended study has there. A list is never merged.
 - `null` removes what the extended study has there.
 
@@ -101,7 +102,7 @@ def _merge(
     for name, value in changes.items():
         place = f"{prefix}{name}"
         old = merged.get(name)
-        if isinstance(old, dict) and isinstance(value, dict):
+        if isinstance(old, dict) and isinstance(value, dict) and not _is_renamed(old, value):
             merged[name] = _merge(old, value, f"{place}.", path, origins)
             continue
         if value is None and name not in base:
@@ -114,3 +115,8 @@ def _merge(
         if value is None:
             del merged[name]
     return merged
+
+
+def _is_renamed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> bool:
+    """Whether both are networks, the new one with another name. The width of one network says nothing of another."""
+    return "name" in old and "name" in new and old["name"] != new["name"]
