@@ -65,7 +65,7 @@ def plan_steps(out: Path, raw: Path, made_up: tuple[str, ...]) -> tuple[Step, ..
     own = ("-m", "tests.benchmarks.gpu")
     resnet18 = ("-m", "tests.benchmarks", "resnet18", "--device", "cuda", "--out", str(out), *common)
     return (
-        Step("tests", 8, ("-m", "pytest", "-n0", "-q", "-m", "not chaos", "-k", "cuda", "tests/gpu")),
+        Step("tests", 8, ("-m", "pytest", "-n4", "-q", "-m", "not chaos", "-k", "cuda", "tests/gpu")),
         Step("fast-path", 3, (*own, "fast-path", *common)),
         Step("resnet18", 7, resnet18),
         Step("smoke", 6, (*own, "smoke", *common)),

@@ -2,8 +2,8 @@
 
 `extends: digits` names a study in the same folder. The file then holds only what it changes:
 
-- Fields of both files are merged by name, at every depth. A network with another `name` is a new one: it keeps no field,
-  such as the width, of the network in its place.
+- Fields of both files are merged by name, at every depth. A network with another `name` is new: it keeps no field, such
+  as the width, of the network in its place.
 - A list, a number or a text replaces what the extended study has there. A list is never merged.
 - `null` removes what the extended study has there.
 
