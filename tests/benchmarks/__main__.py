@@ -32,6 +32,7 @@ from tests.benchmarks.theory_training import clusters, patches
 from tests.benchmarks.timing import describe_machine, matrix_rate
 
 Benchmark = Literal["resnet18", "digits", "reading", "growth", "evaluation", "agreement", "theory", "gpu"]
+ROUNDS = 3
 # For `agreement`: the accuracy of a standard network falls from high to low between these radii.
 RADII = (0.1, 0.15, 0.2)
 # Multiples of the smallest radius of the digits study, and half of them.
@@ -242,7 +243,7 @@ def main(
     made_up: Annotated[bool, typer.Option(help="Random images in place of the CIFAR-10 download.")] = False,
     device: Literal["cpu", "cuda"] = "cpu",
     threads: int = 2,
-    rounds: int = 3,
+    rounds: int = ROUNDS,
     count: Annotated[int, typer.Option(help="Test images of `agreement`.")] = 256,
     raw: Path = Path("results/raw"),
     out: Path = Path("docs/benchmarks"),
@@ -265,8 +266,8 @@ def main(
         found = report_others(what, digits, photographs, torch_device, raw, count)
     else:
         found = report_ratios(what, digits, photographs, torch_device, raw, rounds)
-    # Only `resnet18` and `agreement` take photographs.
-    command = f"python -m tests.benchmarks {what} --device {device}{' --made-up' if made_up else ''}"
+    options = f"{' --made-up' if made_up else ''}{f' --rounds {rounds}' if rounds != ROUNDS else ''}"
+    command = f"python -m tests.benchmarks {what} --device {device}{options}"
     lines = [
         f"# Benchmark {what}, {device}",
         "",

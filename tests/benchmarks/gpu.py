@@ -191,6 +191,7 @@ def measure_both(setting: work.Setting, work_of: Callable[[work.Setting], object
     """Seconds of some work in each precision, the plain way and the fast one, and for all of CIFAR-10."""
     rows = []
     for precision in PRECISIONS:
+        set_fast_path(False)
         # One batch, in which the libraries of the GPU are loaded.
         work_of(replace(setting, precision=precision, images=setting.images[:128], labels=setting.labels[:128]))
         for fast in (False, True):

@@ -9,7 +9,9 @@ import torch
 
 from robustfeatures.engine import fast_path
 from robustfeatures.engine.fast_path import has_fast_path
+from robustfeatures.pipeline.run.job import Environment
 from robustfeatures.pipeline.run.machine import prepare_torch
+from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
 from tests.conftest import Workspace
 
@@ -24,6 +26,7 @@ def test_a_job_takes_it_on_a_gpu_alone(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_configuration_reaches_every_job(workspace: Workspace) -> None:
     assert Config(study="smoke").gpu_fast_path
+    assert Environment(Store(Path()), Path(), "cpu", 1).gpu_fast_path
     for on in (True, False):
         commands = workspace.snakemake("-n", "-p").stdout
         assert commands.count(f"ROBUSTFEATURES_GPU_FAST_PATH={on:d}") >= commands.count(" build ") > 10

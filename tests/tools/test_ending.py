@@ -53,13 +53,19 @@ def test_a_payload_with_two_names_counts_once(tmp_path: Path) -> None:
 def test_on_gpus_the_share_is_that_of_the_jobs_that_use_them(tmp_path: Path) -> None:
     made = Made(tmp_path)
     network, other = (made.plan.recipes[made.name(f"model/digits-{name}-")] for name in ("standard", "adversarial"))
+    made.make(other, computing=8.0)
+    (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 16, 3)
+    assert line.startswith("1 payloads computed, 0 found, in 10 s on 16 cores; 5 % of the core time inside training, ")
     made.make(network, computing=6.0, device="cuda: NVIDIA H200, cuDNN 91900")
-    made.make(other, computing=9.0)
     (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 16, 3)
     assert line == (
-        "2 payloads computed, 0 found, in 10 s with up to 3 jobs on GPUs at once; 20 % of their time inside training, "
+        "2 payloads computed, 0 found, in 10 s with 3 places for jobs on GPUs; 20 % of their time inside training, "
         "attack or evaluation"
     )
+    together = replace(network.parameters, training=replace(network.parameters.training, gpus_per_training=2))
+    plan = replace(made.plan, recipes={**made.plan.recipes, network.name: replace(network, parameters=together)})
+    (line,) = describe_success(plan, made.artifacts, "2020", 10.0, 16, 3)
+    assert " 40 % of their time " in line
 
 
 def test_failed_jobs_are_named_with_their_message(tmp_path: Path) -> None:

@@ -216,7 +216,10 @@ CONDA = "../../envs/gpu.yaml" if CONFIG.device == "cuda" else "../../envs/cpu.ya
 
 def gpu_places():
     """The most jobs that use a GPU of this machine at once; 0 if none does."""
-    return workflow.global_resources["gpu"].value if USES_GPUS else 0
+    if not USES_GPUS:
+        return 0
+    at_once = max(1, workflow.cores // CONFIG.threads_per_job)
+    return min(workflow.global_resources["gpu"].value, at_once)
 
 
 def say_expectation():
@@ -227,7 +230,7 @@ def say_expectation():
     tasks = [each for each in planned if str(ARTIFACTS.reference(each.name)) in outputs]
     device = "cuda" if USES_GPUS else "cpu"
     # Two jobs that share a GPU are hardly faster than one after the other. `--resources gpu=1` may allow fewer jobs.
-    gpus = min(len(DEVICES.gpus), gpu_places()) if USES_GPUS else 0
+    gpus = min(len(DEVICES.gpus), gpu_places()) if DEVICES else 0
     expected = expect(
         PLAN,
         tasks,

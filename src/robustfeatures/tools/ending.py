@@ -25,8 +25,8 @@ def describe_success(
 ) -> Iterator[str]:
     """Lines on a finished run: what was computed, the verdicts and the page, as far as these were asked for.
 
-    `since` is the time in UTC, in ISO format, at which the run began, `seconds` what it took on `cores` cores, with at
-    most `gpu_places` jobs on GPUs at once.
+    `since` is the time in UTC, in ISO format, at which the run began, `seconds` what it took on `cores` cores, with
+    places for `gpu_places` jobs on GPUs.
     """
     yield computing_share(plan, artifacts, since, seconds, cores, gpu_places)
     results = artifacts.root.parent

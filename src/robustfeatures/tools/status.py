@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from robustfeatures.errors import make_printable
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
-from robustfeatures.pipeline.plan.estimates import estimate
+from robustfeatures.pipeline.plan.estimates import estimate, find_processes
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
 from robustfeatures.pipeline.store.references import Artifacts, find_key, read_reference
@@ -203,18 +203,24 @@ def computing_share(
 ) -> str:
     """One line with the payloads that a run computed and took from the remote, and its share of time in computing.
 
-    Computing is training, attack and evaluation; the share is of the run's core seconds. If at most `gpu_places` jobs
-    use GPUs at once, it is of the time of these places, because the GPUs decide how long the run takes.
+    Computing is training, attack and evaluation; the share is of the run's core seconds. If the run has computed on
+    GPUs, with places for `gpu_places` jobs, it is of the time of these places. A training on several GPUs takes a place
+    on each.
     """
-    paths = [path for name in plan.recipes if (path := artifacts.reference(name)).exists()]
+    paths = {path: recipe for name, recipe in plan.recipes.items() if (path := artifacts.reference(name)).exists()}
     # Two names of a study may stand for one payload.
-    built = {found["key"]: found["built"] for found in map(read_reference, paths)}
+    built = {
+        found["key"]: {**found["built"], "processes": find_processes(recipe)}
+        for path, recipe in paths.items()
+        if (found := read_reference(path))
+    }
     remote = artifacts.taken()
     taken = [key for key in built if key in remote]
     fresh = [cost for key, cost in built.items() if cost["started"] >= since and key not in taken]
-    if gpu_places:
-        computing = sum(_computing(cost) for cost in fresh if cost["device"].startswith("cuda")) / gpu_places
-        where, whose = f"with up to {gpu_places} jobs on GPUs at once", "their time"
+    on_gpus = [cost for cost in fresh if cost["device"].startswith("cuda")]
+    if gpu_places and on_gpus:
+        computing = sum(_computing(cost) * cost["processes"] for cost in on_gpus) / gpu_places
+        where, whose = f"with {gpu_places} places for jobs on GPUs", "their time"
     else:
         computing = sum(_computing(cost) * min(cost["threads"], cores) for cost in fresh) / cores
         where, whose = f"on {cores} cores", "the core time"

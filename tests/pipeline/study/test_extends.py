@@ -76,6 +76,8 @@ def test_a_network_with_another_name_keeps_no_width(folder: Path) -> None:
     assert read_values(same).values["architecture"] == {"name": "resnet9", "width": 32, "init": "x"}
     wider = write(folder, "wider", {"extends": "base", "other_architectures": {"wide": {"width": 8}}})
     assert read_values(wider).values["other_architectures"] == {"wide": {"name": "vgg16", "width": 8}}
+    removed = write(folder, "removed", {"extends": "base", "architecture": {"name": None}})
+    assert read_values(removed).values["architecture"] == {"width": 32}
 
 
 def test_the_plan_is_that_of_the_study_written_out(folder: Path) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 300.0
 SAFETY_FACTOR = 2.0
-# Floating point operations per second of convolutional networks: assumed, not measured.
+# Floating point operations per second of convolutional networks: assumed. `docs/speed.md` has those of an H200.
 GPU_RATES: Mapping[Precision, float] = {"float32": 1e13, "bfloat16": 1e14}
 CORE_RATE = 15e9
 # A job with less work does not need a GPU: a processor core takes less than two hours for it.

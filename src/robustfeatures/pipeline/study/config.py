@@ -67,7 +67,7 @@ class Config(Strict):
     gpus_per_job: Annotated[Literal["auto", 0, 1], BeforeValidator(refuse_bool)] = "auto"
     """The GPUs of each training, attack or evaluation; `auto` is 1 for jobs of at least 1e14 operations."""
     gpu_fast_path: bool = True
-    """CUDA graphs and pinned memory on a GPU, which change no bit; see `engine/fast_path.py`."""
+    """CUDA graphs and pinned memory on a GPU; they changed no bit on an H200. See `engine/fast_path.py`."""
     jobs_per_gpu: PositiveInt = 1
     """How many jobs of one machine share a GPU."""
     mix_gpu_models: bool = False

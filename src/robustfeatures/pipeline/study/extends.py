@@ -119,4 +119,5 @@ def _merge(
 
 def _is_renamed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> bool:
     """Whether both are networks, the new one with another name. The width of one network says nothing of another."""
-    return "name" in old and "name" in new and old["name"] != new["name"]
+    names = [values.get("name") for values in (old, new)]
+    return all(isinstance(name, str) for name in names) and names[0] != names[1]
