@@ -207,13 +207,13 @@ def computing_share(
     GPUs, with places for `gpu_places` jobs, it is of the time of these places. A training on several GPUs takes a place
     on each.
     """
-    paths = {path: recipe for name, recipe in plan.recipes.items() if (path := artifacts.reference(name)).exists()}
     # Two names of a study may stand for one payload.
-    built = {
-        found["key"]: {**found["built"], "processes": find_processes(recipe)}
-        for path, recipe in paths.items()
-        if (found := read_reference(path))
-    }
+    built = {}
+    for name, recipe in plan.recipes.items():
+        path = artifacts.reference(name)
+        if path.exists():
+            found = read_reference(path)
+            built[found["key"]] = {**found["built"], "processes": find_processes(recipe)}
     remote = artifacts.taken()
     taken = [key for key in built if key in remote]
     fresh = [cost for key, cost in built.items() if cost["started"] >= since and key not in taken]
