@@ -86,6 +86,8 @@ def test_several_readers_keep_the_order(stored: ImageDataset, monkeypatch: pytes
 
 
 def test_the_fast_path_is_for_gpus_alone(stored: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A job that another test ran in this process may have turned it on.
+    monkeypatch.setattr(fast_path, "_on", False)
     assert not Streamed(stored, torch.device("cuda")).pinned
     monkeypatch.setattr(fast_path, "_on", True)
     assert Streamed(stored, torch.device("cuda")).pinned
