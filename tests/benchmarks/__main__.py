@@ -216,7 +216,11 @@ def report_ratios(
     precision: Precision = "bfloat16" if what == "resnet18" and has_bfloat16(torch_device) else "float32"
     method = "All implementations took turns in one process; each time is the least of several."
     if what == "resnet18" and torch_device.type == "cuda":
-        method = f"{method} All ran in {precision}, channels-last and in batches of the same size, without TF32."
+        made_up = " The images are random." if photographs is None else ""
+        method = (
+            f"{method} ResNet-18 has width 64.{made_up} All ran in {precision}, channels-last and in batches of the same "
+            "size, without TF32."
+        )
     elif what != "theory":
         method = f"{method} Ours ran in {precision}, the others in float32."
     if what == "resnet18":
