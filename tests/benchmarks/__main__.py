@@ -218,8 +218,8 @@ def report_ratios(
     if what == "resnet18" and torch_device.type == "cuda":
         made_up = " The images are random." if photographs is None else ""
         method = (
-            f"{method} ResNet-18 has width 64.{made_up} All ran in {precision}, channels-last and in batches of the same "
-            "size, without TF32."
+            f"{method} ResNet-18 has width 64.{made_up} All ran in {precision}, channels-last and in batches of the "
+            "same size, without TF32."
         )
     elif what != "theory":
         method = f"{method} Ours ran in {precision}, the others in float32."
