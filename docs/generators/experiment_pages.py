@@ -66,8 +66,8 @@ def make_index_page() -> str:
             "<br>".join(_count_results(study, identifier) for study in studies if shows_photographs(study) is shown)
             for shown in (True, False)
         ]
-        # A toy model asks nothing of a study.
-        lacking = ("not run" if found.asked else "toy model", "not run")
+        # A toy model uses nothing of a study.
+        lacking = ("not run" if found.uses else "toy model", "not run")
         shown_results = (each or otherwise for each, otherwise in zip(results, lacking, strict=True))
         cells = [link, show_cell(_begin_sentence(found)), *shown_results]
         lines.append(f"| {' | '.join(cells)} |")
@@ -85,15 +85,16 @@ def _begin_sentence(found: Description) -> str:
 
 
 def _list_needs(found: Description) -> Iterator[str]:
-    if found.asked:
-        yield "Of a study:"
+    if found.uses:
+        yield f"In the study `{found.example}`, with the settings below, it uses:"
         yield ""
-    for field, names in found.asked.items():
-        yield f"- `{field}`" + (f": {', '.join(f'`{name}`' for name in names)}" if names else "")
-    if found.reads:
-        counts = (f"{count} {STAGES[stage]}{'s' * (count > 1)}" for stage, count in found.reads.items())
-        yield ""
-        yield f"With one seed it reads {', '.join(counts)}."
+        for field, names in found.uses.items():
+            yield f"- `{field}`" + (f": {', '.join(f'`{name}`' for name in names)}" if names else "")
+    else:
+        yield "It needs no data and no networks of a study. It makes its own points."
+    counts = (f"{count} {STAGES[stage]}{'s' * (count > 1)}" for stage, count in found.reads.items())
+    yield ""
+    yield f"With one seed it reads {', '.join(counts)}."
 
 
 def _list_settings(found: Description) -> Iterator[str]:

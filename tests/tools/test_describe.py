@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,27 +15,27 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments.catalogue import experiment_modules
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.yaml import read_yaml
-from robustfeatures.tools.describe import describe
+from robustfeatures.tools.describe import describe, find_description
 from robustfeatures.tools.field_docs import read_field_docs
 from tests.tools.made import STUDIES
 
 
-def test_what_a1_asks_of_a_study() -> None:
+def test_what_a1_uses_of_a_study() -> None:
     lines = list(describe("a1", STUDIES, "digits"))
     assert lines[0] == "A1: Robust and non-robust data sets"
     assert "Ilyas et al. (2019)" in lines[1]
     assert "not-bugs-2019, Section 3.1, Figure 2 and Table 7." in lines
-    asked = lines[lines.index("asks of a study") :]
-    assert {
-        "  robustness",
+    assert lines[lines.index("uses of the study digits") + 1 : -1] == [
         "  data",
         "  architecture",
-        "  training: standard, adversarial",
+        "  training: standard, adversarial, downstream",
         "  derived: D_NR-images, D_NR-noise, D_R-images, D_R-noise",
+        "  robustness",
         "reads for each seed: 6 of the stage evaluation",
-    } <= set(asked)
-    assert asked[-1].startswith("studies with it: digits, ")
+    ]
+    assert lines[-1].startswith("studies with it: digits, ")
 
 
 @pytest.mark.parametrize("identifier", experiment_modules())
@@ -42,7 +43,37 @@ def test_every_experiment(identifier: str) -> None:
     lines = list(describe(identifier, STUDIES, "digits"))
     assert lines[-1].startswith("studies with it: ")
     assert lines[-1] != "studies with it: none"
-    assert any(line.startswith("asks of a study") for line in lines)
+    assert any(line.startswith("uses of the study ") for line in lines)
+
+
+def reduced_study(identifier: str, uses: Mapping[str, Sequence[str]], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """The study `whole` with one experiment, and of its pieces with these alone."""
+    study = {name: whole[name] for name in ("title", "seeds")}
+    study["experiments"] = {identifier: whole["experiments"][identifier]}
+    for part, names in uses.items():
+        study[part] = {name: whole[part][name] for name in names} if names else whole[part]
+    # Derived sets and grids name trainings, also those that this experiment does not use.
+    naming = [*study.get("derived", {}).values(), *study.get("grids", {}).values()]
+    named = {each[field] for each in naming for field in ("source", "training", "base") if field in each}
+    return {**study, "training": study.get("training", {}) | {name: whole["training"][name] for name in named}}
+
+
+@pytest.mark.parametrize("identifier", experiment_modules())
+def test_what_an_experiment_uses_is_all_that_it_needs(identifier: str, tmp_path: Path) -> None:
+    found = find_description(identifier, STUDIES, "digits-full")
+    plan_study(tmp_path, reduced_study(identifier, found.uses, read_values(STUDIES / f"{found.example}.yaml").values))
+
+
+@pytest.mark.parametrize("identifier", ["A1", "B3", "C7", "D4"])
+def test_an_experiment_needs_all_that_it_uses(identifier: str, tmp_path: Path) -> None:
+    uses = find_description(identifier, STUDIES, "digits-full").uses
+    whole = read_values(STUDIES / "digits-full.yaml").values
+    study = reduced_study(identifier, uses, whole)
+    for part, names in uses.items():
+        for name in names or [""]:
+            lacking = {one: value for one, value in study[part].items() if one != name} if name else None
+            with pytest.raises(UserError, match=rf"'{name}' is (missing|unknown)" if name else rf"{part}: "):
+                plan_study(tmp_path, {**study, part: lacking})
 
 
 def test_settings_of_a_study_stand_for_those_without_default() -> None:
@@ -51,13 +82,7 @@ def test_settings_of_a_study_stand_for_those_without_default() -> None:
     assert "  pathway_1: pathway-1 (a study must give it)" in lines
     window = lines.index("  window: 5")
     assert lines[window + 1] == "      The number of epochs over which curves are smoothed."
-    assert "  training: pathway-1, pathway-2" in lines
-
-
-def test_an_experiment_that_looks_at_its_derived_sets() -> None:
-    lines = list(describe("X6", STUDIES, "digits-full"))
-    assert "  derived: D_rand, D_det" in lines
-    assert "  training: adversarial" in lines
+    assert "  training: standard, pathway-1, pathway-2" in lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +115,14 @@ def test_an_unknown_experiment() -> None:
         list(describe("A77", STUDIES, "digits"))
 
 
-def refusal(folder: Path, study: dict[str, Any]) -> str:
+def plan_study(folder: Path, study: dict[str, Any]) -> None:
     (folder / "lacking.yaml").write_text(yaml.safe_dump(study))
+    unfold(Config(study="lacking"), folder)
+
+
+def refusal(folder: Path, study: dict[str, Any]) -> str:
     with pytest.raises(UserError) as caught:
-        unfold(Config(study="lacking"), folder)
+        plan_study(folder, study)
     return str(caught.value).removeprefix(f"{folder / 'lacking.yaml'}: ")
 
 

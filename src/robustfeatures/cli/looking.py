@@ -70,7 +70,7 @@ def describe(
     config: ConfigOption = CONFIG,
     study: StudyOption = None,
 ) -> None:
-    """Print what an experiment shows, where in the paper, its settings, and what it asks of a study."""
+    """Print what an experiment shows, where in the paper, its settings, and what it uses of a study."""
     from robustfeatures.tools.describe import describe as lines
 
     print_lines(lines(experiment, STUDIES, read_configuration(config, study).study))

@@ -1,4 +1,4 @@
-"""Describe an experiment: what it shows, where in the paper, its settings, and what it asks of a study."""
+"""Describe an experiment: what it shows, where in the paper, its settings, and what it uses of a study."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.experiments.experiment import Experiment
+from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.identity import flatten
-from robustfeatures.pipeline.plan.lacking import ask
+from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.extends import read_values
-from robustfeatures.pipeline.study.study import Study
+from robustfeatures.pipeline.study.study import Robustness, Study, read_study
 from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.tools.field_docs import read_field_docs
@@ -32,8 +34,9 @@ class Description:
 
     paper, url: its paper. shows: the lines that say what it shows, and where in the paper.
     settings: by default, or where a setting has none, as in the study `settings_study`; None if no study has it.
-    asked: the pieces that it asks of a study, names by field; a field without names is asked for alone.
-    reads: how many artifacts of each stage it reads for each seed.
+    uses: the pieces of the study `example` that it uses, names by field; a field without names is used whole. A toy
+        model uses none.
+    reads: how many artifacts of each stage it reads for each seed, in the study `example`.
     studies: the settings that each study with it gives.
     """
 
@@ -43,13 +46,47 @@ class Description:
     shows: Sequence[str]
     settings: Any
     settings_study: str | None
-    asked: Mapping[str, Sequence[str]]
+    example: str | None
+    uses: Mapping[str, Sequence[str]]
     reads: Mapping[str, int]
     studies: Mapping[str, Mapping[str, Any]]
 
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPieces(Pieces):
+    """The pieces of a study, which record what an experiment uses: a field, and a name within it or ""."""
+
+    used: dict[tuple[str, str], None] = dataclasses.field(default_factory=dict)
+
+    def data(self, name: str = "D") -> Recipe:
+        if name == "D":
+            self.used["data", ""] = None
+        return super().data(name)
+
+    @property
+    def robustness(self) -> Robustness:
+        self.used["robustness", ""] = None
+        return super().robustness
+
+    def architecture(self, name: str | None) -> Architecture:
+        if name is None:
+            self.used["architecture", ""] = None
+        return super().architecture(name)
+
+    def _find(self, known: Mapping[str, T], name: str, field: str) -> T:
+        self.used[field, name] = None
+        return super()._find(known, name, field)
+
+    def _pretrained(self, label: str, name: str, *others: Any) -> Recipe:
+        self.used["models", name] = None
+        return super()._pretrained(label, name, *others)
+
+
 def find_description(identifier: str, studies: Path, preferred: str) -> Description:
-    """The description of an experiment. Settings are those of the study `preferred` where there is a choice.
+    """The description of an experiment. Settings and pieces are those of the study `preferred` where there is a choice.
 
     Raises:
         UserError: there is no such experiment.
@@ -60,10 +97,11 @@ def find_description(identifier: str, studies: Path, preferred: str) -> Descript
     experiment = load_experiment(name)
     having = _find_studies(name, studies, preferred)
     settings, found = _read_settings(experiment, having)
-    asked, reads = ({}, {}) if settings is None else _find_needs(experiment, settings)
+    example, uses, reads = _find_example(experiment, studies, having)
     published = read_yaml(PUBLISHED / f"{experiment.paper}.yaml")
     shows = cleandoc(sys.modules[experiment_modules()[name]].__doc__ or "").splitlines()
-    return Description(experiment, published["paper"], published["url"], shows, settings, found, asked, reads, having)
+    paper, url = published["paper"], published["url"]
+    return Description(experiment, paper, url, shows, settings, found, example, uses, reads, having)
 
 
 def describe(identifier: str, studies: Path, preferred: str) -> Iterator[str]:
@@ -85,10 +123,9 @@ def describe(identifier: str, studies: Path, preferred: str) -> Iterator[str]:
         yield f"  {field.name}: {value}{' (a study must give it)' if required else ''}"
         if field.name in docs:
             yield f"      {docs[field.name]}"
-    if found.settings is not None:
-        yield "asks of a study" + ("" if found.asked else ": nothing")
-    yield from (f"  {field}{': ' if names else ''}{', '.join(names)}" for field, names in found.asked.items())
-    if found.reads:
+    if found.example is not None:
+        yield f"uses of the study {found.example}" + ("" if found.uses else ": nothing")
+        yield from (f"  {field}{': ' if names else ''}{', '.join(names)}" for field, names in found.uses.items())
         counts = (f"{count} of the stage {stage}" for stage, count in found.reads.items())
         yield f"reads for each seed: {', '.join(counts)}"
     yield f"studies with it: {', '.join(found.studies) or 'none'}"
@@ -135,10 +172,24 @@ def _read_settings(experiment: Experiment, having: Mapping[str, Mapping[str, Any
     return None, None
 
 
-def _find_needs(experiment: Experiment, settings: Any) -> tuple[dict[str, list[str]], Counter[str]]:
-    """The pieces that it asks of a study, and how many artifacts it reads for each seed."""
-    asked, needs = ask(Study(title="", seeds=(0,), experiments={}), experiment, settings)
-    names: dict[str, list[str]] = {}
-    for field, name in asked.lacking:
-        names.setdefault(field, []).extend([name] if name else [])
-    return names, Counter(need.recipe.stage.name for need in needs)
+def _find_example(
+    experiment: Experiment, studies: Path, having: Mapping[str, Mapping[str, Any]]
+) -> tuple[str | None, dict[str, list[str]], Counter[str]]:
+    """The first study that has all that an experiment needs, what it uses there, and what it reads for each seed."""
+    for name in having:
+        path = studies / f"{name}.yaml"
+        try:
+            study, written = read_study(path), read_values(path).values
+            pieces = RecordedPieces(replace(study, seeds=study.seeds[:1]))
+            needs = experiment.needs(pieces, study.experiment_settings(experiment.id, experiment.settings))
+        except UserError:
+            # A study with a mistake says so when it is planned.
+            continue
+        order = [each.name for each in dataclasses.fields(Study)]
+        uses: dict[str, list[str]] = {}
+        for part, piece in sorted(pieces.used, key=lambda used: order.index(used[0])):
+            # The cells of a grid, and sets with a changed attack, have names that are not in the file.
+            if not piece or piece in written[part]:
+                uses.setdefault(part, []).extend([piece] if piece else [])
+        return name, uses, Counter(need.recipe.stage.name for need in needs)
+    return None, {}, Counter()

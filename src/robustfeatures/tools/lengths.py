@@ -14,7 +14,7 @@ from robustfeatures.attacks.settings import NORM_NAMES, LinfRadius
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.pipeline.plan.canonical import to_json
-from robustfeatures.pipeline.plan.lacking import ask
+from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.pipeline.study.study import Study
@@ -34,7 +34,7 @@ def scale_lengths(path: Path, study: Study, factor: float) -> str:
     """
     with read_values(path).errors_name_the_file():
         settings = {name: _read_settings(study, name) for name in study.experiments}
-    toys = {name for name, found in settings.items() if _needs_no_images(study, name, found)}
+        toys = {name for name, found in settings.items() if _needs_no_images(study, name, found)}
     _check_norms(path.stem, study, {name: found for name, found in settings.items() if name not in toys})
     text = path.read_text(encoding="utf-8")
     root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -64,8 +64,7 @@ def _read_settings(study: Study, identifier: str) -> Any:
 
 def _needs_no_images(study: Study, identifier: str, settings: Any) -> bool:
     """Whether an experiment reads nothing but measurements of toy models."""
-    _, needs = ask(study, load_experiment(identifier), settings)
-    recipes = [need.recipe for need in needs]
+    recipes = [need.recipe for need in load_experiment(identifier).needs(Pieces(study), settings)]
     return bool(recipes) and all(isinstance(each.parameters, Measurement) and not each.inputs for each in recipes)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from robustfeatures.attacks.evaluating.settings import PGD
 from robustfeatures.data.settings import Data
 from robustfeatures.derived.settings import TargetedAttack
 from robustfeatures.errors import UserError, suggest
-from robustfeatures.experiments.experiment import Experiment, Need
+from robustfeatures.experiments.experiment import Experiment
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.grids import Cell, Grid
@@ -67,14 +68,12 @@ class LackingPieces(Pieces):
         return STAND_INS[field]
 
 
-def ask(study: Study, experiment: Experiment, settings: Any) -> tuple[LackingPieces, Sequence[Need]]:
-    """Have an experiment name its needs; returns also what the study lacks for them.
+def find_lacking(study: Study, experiment: Experiment, settings: Any) -> list[str]:
+    """Messages on the pieces that an experiment asks for and the study lacks.
 
-    Some experiments fail on a stand-in, because they read its values. Then their needs are unknown, and none are
-    returned.
+    Some experiments fail on a stand-in, because they read its values. Then those that they ask for later are not known.
     """
     pieces = LackingPieces(study)
-    try:
-        return pieces, experiment.needs(pieces.of_experiment(experiment.id), settings)
-    except (UserError, LookupError):
-        return pieces, ()
+    with suppress(UserError, LookupError):
+        experiment.needs(pieces.of_experiment(experiment.id), settings)
+    return list(pieces.lacking.values())

@@ -14,7 +14,7 @@ from robustfeatures.experiments.experiment import Experiment
 from robustfeatures.models.registry import find_network
 from robustfeatures.pipeline.plan.contents import check_contents, check_weights
 from robustfeatures.pipeline.plan.gates import check_all_used, find_gates
-from robustfeatures.pipeline.plan.lacking import ask
+from robustfeatures.pipeline.plan.lacking import find_lacking
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe, find_architecture
 from robustfeatures.pipeline.plan.sizes import original_data, original_data_size
@@ -123,8 +123,7 @@ def _parts(pieces: Pieces, identifiers: Iterable[str]) -> dict[str, Part]:
             needs = found.needs(pieces.of_experiment(identifier), settings)
             parts[identifier] = Part(found, settings, needs, find_gates(pieces, (need.recipe for need in needs)))
         except UserError as error:
-            asked, _ = ask(pieces.study, found, settings)
-            for message in asked.lacking.values() or [str(error)]:
+            for message in find_lacking(pieces.study, found, settings) or [str(error)]:
                 lacking.setdefault(message, []).append(identifier)
     if lacking:
         raise UserError("; ".join(f"{message}; {_need(needing)} it" for message, needing in lacking.items()))
