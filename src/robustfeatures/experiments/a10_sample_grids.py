@@ -1,4 +1,4 @@
-"""A10: samples of every derived set: originals above derived images, with the magnified change.
+"""A10: samples of the sets that inversion or a targeted attack made, below the originals, with the magnified change.
 
 not-bugs-2019, Figures 2a, 7, 9 and 11.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from robustfeatures.derived.settings import Misclassified, Transferring
+from robustfeatures.derived.settings import Inversion, TargetedAttack
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -26,12 +26,12 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """The original data and the derived sets of the first seed that have an image for each train image."""
+    """The original data, and the sets of the first seed that inversion or a targeted attack made of its train split."""
     seed = pieces.study.seeds[0]
     shown = [
         name
         for name, derived in pieces.study.derived.items()
-        if "train" in derived.splits and not isinstance(derived.method, (Misclassified, Transferring))
+        if "train" in derived.splits and isinstance(derived.method, (Inversion, TargetedAttack))
     ]
     return [Need("D", seed, pieces.data()), *(Need(name, seed, pieces.derived(name, seed)) for name in shown)]
 

@@ -164,3 +164,18 @@ def test_seeds_that_the_study_does_not_have_are_refused(seeds: object, tmp_path:
         unfold(Config(study="narrow"), tmp_path)
     message = f"narrow.yaml: experiments.A2.seeds: {seeds} is no list of some of the seeds [0]"
     assert str(refusal.value) == f"{tmp_path}/{message}"
+
+
+def test_sample_grids_leave_out_sets_that_they_would_take_for_inversions_of_noise(tmp_path: Path) -> None:
+    (tmp_path / "smoke.yaml").write_text(SMOKE.read_text())
+    untargeted = {"kind": "untargeted-attack", "norm": "l2", "eps": 0.9, "step_size": 0.3, "steps": 5}
+    moved = {"source": "standard", "training": "downstream", "method": untargeted}
+    (tmp_path / "moved.yaml").write_text(yaml.safe_dump({"extends": "smoke", "derived": {"moved": moved}}))
+    (rows,) = [
+        [need.row for need in part.needs]
+        for view in unfold(Config(study="moved"), tmp_path).views
+        for part in view.parts
+        if view.kind == "figure" and part.experiment.id == "A10"
+    ]
+    assert "moved" not in rows
+    assert {"D", "D_R-noise", "D_rand", "D_det-robust"} <= set(rows)
