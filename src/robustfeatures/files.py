@@ -10,6 +10,7 @@ import pwd
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ def write_atomically(path: Path, content: bytes | memoryview, *, durable: bool =
         error.filename = str(path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        # On a read-only disk this fails too, and would hide why the write failed.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     if durable:
         sync_to_disk(path.parent)
 

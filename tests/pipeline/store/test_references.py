@@ -11,6 +11,7 @@ from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.report.building import build_view
 from robustfeatures.pipeline.run import job as jobs
+from robustfeatures.pipeline.run.blocks import Blocks, Share
 from robustfeatures.pipeline.store.references import (
     Artifacts,
     parts_are_kept,
@@ -119,6 +120,17 @@ def test_a_finished_part_counts_for_the_payloads_that_are_needed_now(
 ) -> None:
     write_part(tmp_path / "part.json", kept)
     assert parts_are_kept(tmp_path / "part.json", Store(tmp_path / "store"), keys) == expected
+
+
+@pytest.mark.parametrize("removed", ["0", "0.json"])
+def test_a_part_is_made_again_without_one_of_its_blocks_or_its_note(tmp_path: Path, removed: str) -> None:
+    """Some disks remove files that nobody has read for long; nobody reads a block until all are joined."""
+    store, part = Store(tmp_path / "store"), tmp_path / "part.json"
+    Blocks(store, "key", Share(1, 1)).finish(["0"], lambda name, path: path.touch())
+    write_part(part, {"key": ["0"]})
+    assert parts_are_kept(part, store, ["key"])
+    store.block("key", removed).unlink()
+    assert not parts_are_kept(part, store, ["key"])
 
 
 def test_other_json_with_files_is_no_view(tmp_path: Path) -> None:

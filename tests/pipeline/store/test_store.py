@@ -89,6 +89,24 @@ def test_verify_names_every_damaged_file(store: Store, damage: str) -> None:
     assert (store.manifest("1111111111111111") is None) == (damage in ("truncated", "removed", "manifest"))
 
 
+def test_a_payload_under_the_key_of_another_is_damage(store: Store) -> None:
+    """As after a copy by hand."""
+    publish(store, "1111111111111111")
+    store.payload("1111111111111111").rename(store.payload("2222222222222222"))
+    (line,) = verify(store)
+    assert line.endswith("2222222222222222/manifest.json: of the payload 1111111111111111, which was put in this place")
+    assert store.manifest("2222222222222222") is None
+
+
+def test_a_link_in_place_of_a_payload_is_removed_and_its_target_stays(store: Store, tmp_path: Path) -> None:
+    publish(store, "0123456789abcdef")
+    elsewhere = store.payload("0123456789abcdef").rename(tmp_path / "elsewhere")
+    store.payload("0123456789abcdef").symlink_to(elsewhere)
+    store.remove("0123456789abcdef")
+    assert not [path for path in store.root.iterdir() if path.name != ".partial"]
+    assert (elsewhere / "rows.csv").read_text() == "content"
+
+
 def test_a_damaged_payload_is_replaced(store: Store) -> None:
     publish(store, "0123456789abcdef", "first")
     (store.payload("0123456789abcdef") / "rows.csv").chmod(0o644)
@@ -207,6 +225,17 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [found.name for found in tmp_path.iterdir()] == ["file"]
+
+
+def test_on_a_read_only_disk_the_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, *arguments: object, **options: object) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "open", fail)
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(OSError, match="Read-only") as caught:
+        write_atomically(tmp_path / "file", b"new")
+    assert caught.value.filename == str(tmp_path / "file")
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ class Blocks:
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """The blocks of this job's share that are not finished."""
-        return [name for name in self.share.select(names) if not self._is_finished(name)]
+        return [name for name in self.share.select(names) if not self.store.has_block(self.key, name)]
 
     def finish(self, names: Sequence[str], make: Callable[[str, Path], None]) -> None:
         """Call `make(name, path)` for each missing block of this job's share. No two jobs make a block at once.
@@ -71,7 +71,7 @@ class Blocks:
         """
         self.finished = list(self.share.select(names))
         for name in names:
-            if self._is_finished(name):
+            if self.store.has_block(self.key, name):
                 self.models.add(read_json(self._note(name))["device"], self.path(name))
         missing = self.missing(names)
         if missing and not self.can_make:
@@ -80,7 +80,7 @@ class Blocks:
 
     def _finish(self, name: str, make: Callable[[str, Path], None], patience: float) -> None:
         with self.store.lease(self.key, name, patience=patience) as lease:
-            if self._is_finished(name) or self.store.manifest(self.key) is not None:
+            if self.store.has_block(self.key, name) or self.store.manifest(self.key) is not None:
                 return
             path = self.path(name)
             self.models.add(self.models.own, path)
@@ -128,10 +128,6 @@ class Blocks:
                 raise UserError(f"{path}: the block is damaged; run again, and it will be made anew")
             seconds += note["seconds"]
         return seconds
-
-    def _is_finished(self, name: str) -> bool:
-        """Whether both the block and its note are there; some disks remove files that nobody has read for long."""
-        return self._note(name).exists() and self.path(name).exists()
 
     def _note(self, name: str) -> Path:
         return self.path(f"{name}.json")

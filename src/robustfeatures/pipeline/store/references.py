@@ -227,10 +227,7 @@ def parts_are_kept(path: Path, store: Store, keys: Iterable[str | None]) -> bool
         return False
     return all(
         key is not None
-        and (
-            store.manifest(key) is not None
-            or (key in kept and all(store.block(key, f"{name}.json").exists() for name in kept[key]))
-        )
+        and (store.manifest(key) is not None or (key in kept and all(store.has_block(key, name) for name in kept[key])))
         for key in keys
     )
 

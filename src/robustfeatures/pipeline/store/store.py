@@ -63,6 +63,10 @@ class Store:
         """The file of a block of an unfinished payload. The note beside it, `<name>.json`, marks it as complete."""
         return self.scratch(key) / "blocks" / name
 
+    def has_block(self, key: str, name: str) -> bool:
+        """Whether a block and its note are there. Some disks remove files that nobody has read for long."""
+        return self.block(key, f"{name}.json").exists() and self.block(key, name).exists()
+
     def manifest(self, key: str) -> dict[str, Any] | None:
         """The manifest of a payload; None if it is missing or damaged, or a file is missing or has another size.
 
@@ -84,7 +88,9 @@ class Store:
         folder = self.payload(key)
         try:
             manifest = read_sealed(folder / MANIFEST)
-            whole = all((folder / name).stat().st_size == file["size"] for name, file in manifest["files"].items())
+            whole = manifest.get("key") == key and all(
+                (folder / name).stat().st_size == file["size"] for name, file in manifest["files"].items()
+            )
         except (*DAMAGED, ValueError):
             return None
         return manifest if whole else None
@@ -122,20 +128,23 @@ class Store:
         """Hash every file of a payload, and name those that are damaged, missing, unexpected or cannot be read."""
         folder = self.payload(key)
         try:
-            files = read_sealed(folder / MANIFEST)["files"]
+            manifest = read_sealed(folder / MANIFEST)
         except OSError as error:
             yield Finding.of(folder / MANIFEST, error)
             return
         except ValueError:
             yield Finding(f"{folder / MANIFEST}: damaged")
             return
-        for name, facts in files.items():
+        if manifest.get("key") != key:
+            yield Finding(f"{folder / MANIFEST}: of the payload {manifest.get('key')}, which was put in this place")
+            return
+        for name, facts in manifest["files"].items():
             try:
                 if hash_file(folder / name) != facts["sha256"]:
                     yield Finding(f"{folder / name}: damaged")
             except OSError as error:
                 yield Finding.of(folder / name, error)
-        known = {folder / name for name in files} | {folder / MANIFEST}
+        known = {folder / name for name in manifest["files"]} | {folder / MANIFEST}
         try:
             found = list_files(folder)
         except OSError as error:
@@ -327,7 +336,7 @@ def _make_read_only(path: Path) -> None:
 
 def discard(folder: Path) -> None:
     """Remove a file, or a folder and its content, also if they are read-only. What other users own may stay."""
-    if not folder.is_dir():
+    if folder.is_symlink() or not folder.is_dir():
         with suppress(PermissionError):
             folder.unlink(missing_ok=True)
         return
