@@ -193,12 +193,10 @@ def d4_results(classes: str = "012", **changes: Any) -> Results:
         for seed, attack, victim in itertools.product((0, 2), ("NRF-PGD", "RF-PGD"), ("standard", "adversarial"))
         for source, target in itertools.permutations(classes, 2)
     ]
-    # Rows come from files, in which the names of these classes are numbers.
-    measurements = pd.DataFrame(rows).astype({"source": int, "target": int})
     given: dict[str, Any] = {
         "histories": pd.DataFrame(),
         "evaluations": pd.DataFrame(),
-        "measurements": measurements,
+        "measurements": pd.DataFrame(rows),
         "payloads": {},
         "settings": d4_settings(),
     }
@@ -235,7 +233,9 @@ def test_a_pair_that_is_not_there_is_reported() -> None:
 def test_the_matrix_has_source_rows_and_target_columns() -> None:
     results = d4_results()
     rows = results.measurements
-    one = (rows["row"] == "NRF-PGD") & (rows["victim"] == "standard") & (rows["source"] == 2) & (rows["target"] == 0)
+    one = (
+        (rows["row"] == "NRF-PGD") & (rows["victim"] == "standard") & (rows["source"] == "2") & (rows["target"] == "0")
+    )
     rows.loc[one, "reached"] = 90
     figure = d4.figure(results)
     drawn = np.ma.filled(figure.axes[0].images[0].get_array().astype(float), np.nan)
@@ -253,7 +253,7 @@ def test_the_matrix_has_source_rows_and_target_columns() -> None:
 def test_claims_of_attacks_are_over_the_named_pairs_and_net_of_the_success_without_attack() -> None:
     results = d4_results()
     rows = results.measurements
-    rows.loc[(rows["source"] == 2) & (rows["target"] == 1), "reached"] = 99
+    rows.loc[(rows["source"] == "2") & (rows["target"] == "1"), "reached"] = 99
     high, considerably, *low = (claim.values for claim in d4.claims(results))
     assert high == [40.0, 42.0]
     # 35 and 37 net of the 5 that pass for their target unattacked, against 5.

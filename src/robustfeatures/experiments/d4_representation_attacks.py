@@ -96,7 +96,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def success_rates(results: Results) -> pd.DataFrame:
     """One row per attack, seed, victim and ordered pair of classes: `success` and `unattacked` in percent."""
-    rows = results.measurements.astype({"source": str, "target": str})
+    rows = results.measurements
     return rows.assign(
         pair=rows["source"] + " -> " + rows["target"],
         success=percent(rows["reached"] / rows["total"]),

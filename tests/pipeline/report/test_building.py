@@ -10,7 +10,13 @@ import pytest
 from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.canonical import to_json
-from robustfeatures.pipeline.report.building import ViewJob, add_attack_names, place_outcomes, split_by_attack
+from robustfeatures.pipeline.report.building import (
+    ViewJob,
+    add_attack_names,
+    place_outcomes,
+    read_results,
+    split_by_attack,
+)
 from robustfeatures.pipeline.report.study_facts import read_facts
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.store import Store
@@ -91,6 +97,17 @@ def test_each_file_of_a_need_becomes_rows_in_percent_and_outcomes_of_its_images(
         ("data/D-0, test", "b", range(2, 4)),
         ("data/other-0, test", "c", range(4, 6)),
     ]
+
+
+def test_names_that_look_like_numbers_or_missing_values_stay_text(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("source,target,total,rate,note\n001,NA,1,nan,\nNone,1e5,2,inf,x\ntrue,,3,,NA\n")
+    found = read_results(tmp_path / "rows.csv")
+    assert list(found.columns) == ["source", "target", "total", "rate", "note"]
+    assert list(found["source"]) == ["001", "None", "true"]
+    assert list(found["target"]) == ["NA", "1e5", ""]
+    # Other columns are read as before.
+    pd.testing.assert_frame_equal(found.iloc[:, 2:], pd.read_csv(tmp_path / "rows.csv").iloc[:, 2:])
+    assert [*found["rate"].isna(), found["rate"][1]] == [True, False, True, float("inf")]
 
 
 def test_rows_stay_where_their_outcomes_are() -> None:

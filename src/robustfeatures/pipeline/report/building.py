@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from robustfeatures.errors import UserError, join_words
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.files import ABSENT, hash_file, read_json, write_atomically, write_json
+from robustfeatures.files import ABSENT, hash_file, read_json, read_rows, write_atomically, write_json
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
 from robustfeatures.pipeline.plan.identity import identify_science
 from robustfeatures.pipeline.plan.view import artifacts_of, inputs_of
@@ -39,6 +39,8 @@ TABLES = {
     ("measurement", "rows.csv"): "measurements",
     ("model", "history.csv"): "histories",
 }
+# Columns that hold names of classes or networks.
+NAMES = ("source", "target", "victim", "network")
 # Which images each row of an evaluation's rows.csv counts.
 ROBUST = "robust.npy"
 
@@ -124,7 +126,7 @@ class ViewJob:
                     recipe = reference["recipe"]
                     outcomes.append((f"{recipe['inputs']['data']}, {recipe['parameters']['split']}", path))
                 else:
-                    rows = pd.read_csv(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
+                    rows = read_results(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
                     kind = TABLES[reference["stage"], path.name]
                     if kind == "evaluations":
                         evaluations[need["artifact"]] = reference["recipe"]
@@ -174,6 +176,15 @@ class ViewJob:
             (path,) = self.store.verified(reference["key"], reference["content"], ["rows.csv"])
             found.append(describe_failure(gate, pd.read_csv(path)))
         return [line for line in found if line is not None]
+
+
+def read_results(path: Path) -> pd.DataFrame:
+    """The rows of a payload's CSV file. A name stays text: pandas would read "001" as a number and "NA" as missing."""
+    import pandas as pd
+
+    written = read_rows(path)
+    rows = pd.read_csv(path)
+    return rows.assign(**{name: [row[name] for row in written] for name in NAMES if name in rows and written})
 
 
 def place_outcomes(evaluations: Sequence[pd.DataFrame], files: Sequence[tuple[str, Path]]) -> list[ImageOutcomes]:
