@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -233,6 +233,18 @@ class Line:
         return torch.from_numpy(evaluate_block(split, torch.arange(len(self.images)), parameters).robust[0, 0])
 
 
+class Sure(nn.Module):
+    """Two logits with the same boundary, and their difference times a factor, half of it in each."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, logits: Tensor) -> Tensor:
+        half = self.factor / 2 * (logits[:, 1] - logits[:, 0])
+        return torch.stack([-half, half], dim=1)
+
+
 @pytest.fixture
 def line() -> Line:
     torch.manual_seed(0)
@@ -261,6 +273,20 @@ def test_autoattack_reaches_a_linear_models_boundary_and_no_further(line: Line, 
     exact = line.distances[norm]
     radii = tuple(exact.quantile(torch.tensor([0.3, 0.7])).tolist())
     found = line.withstand(norm, AutoAttack(kind="autoattack", parts=("apgd-ce",)), radii)
+    for level, eps in enumerate(radii):
+        assert found[level][exact > eps].all()
+        assert not found[level][exact < 0.95 * eps].any()
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_pgd_breaks_a_linear_model_that_is_sure(line: Line, norm: NormName) -> None:
+    exact = line.distances[norm]
+    logits = line.network(line.images)
+    network = nn.Sequential(line.network, Sure(45.0 / (logits[:, 1] - logits[:, 0]).abs().max().item()))
+    # The gradients of the cross-entropy are then as short as exp(-45), and the distances are as before.
+    radii = tuple(exact.quantile(torch.tensor([0.5, 1.0])).tolist())
+    attack = PGD(kind="pgd", steps=40, relative_step_sizes=(0.1,))
+    found = replace(line, network=network).withstand(norm, attack, radii)
     for level, eps in enumerate(radii):
         assert found[level][exact > eps].all()
         assert not found[level][exact < 0.95 * eps].any()

@@ -17,7 +17,7 @@ NO_GRADIENT = "no gradient"
 
 
 def has_no_direction(gradient: Tensor) -> Tensor:
-    """Whether a gradient (N, C, H, W) is shorter than 1e-12, or has values that are NaN or infinite, bool (N,)."""
+    """Whether a gradient (N, C, H, W) is shorter than 1e-20, or has values that are NaN or infinite, bool (N,)."""
     lengths = torch.linalg.vector_norm(gradient, dim=(1, 2, 3))
     directed: Tensor = (lengths >= TINY) & lengths.isfinite()
     return ~directed
