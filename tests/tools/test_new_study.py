@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -235,6 +236,19 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
         list(write_study("mine", folder, studies, like="digits-full"))
     with pytest.raises(UserError, match=r"^--like: 'digit' is unknown \(did you mean 'digits'\?\)$"):
         list(write_study("mine", folder, studies, like="digit"))
+    assert sorted(studies.iterdir()) == before
+
+
+def test_names_that_are_not_utf8_are_refused(studies: Path, tmp_path: Path) -> None:
+    """No study and no page could hold them."""
+    before = sorted(studies.iterdir())
+    folder = images(tmp_path / "set", 2, 10, (16, 16))
+    called = (folder / "class 1").rename(folder / os.fsdecode(b"\xff"))
+    with pytest.raises(UserError, match=r"^data\.path: .*/set/\\udcff: the name of this folder is not UTF-8; rename"):
+        list(write_study("mine", folder, studies))
+    called.rename(folder / "class 1")
+    with pytest.raises(UserError, match=r"^--data: .*/\\udcff: the path is not UTF-8, as a study is; rename"):
+        list(write_study("mine", folder.rename(tmp_path / os.fsdecode(b"\xff")), studies))
     assert sorted(studies.iterdir()) == before
 
 

@@ -45,13 +45,23 @@ def list_folders(folder: Path) -> list[str]:
     """The names of the visible folders in a folder, sorted.
 
     Raises:
-        UserError: the path is not a folder, or the folder has a broken link.
+        UserError: the path is not a folder, the folder has a broken link, or a name in it is no text.
     """
     if not folder.is_dir():
         raise UserError(f"data.path: {folder} is not a folder")
     with os.scandir(folder) as entries:
         visible = [_check_link(entry) for entry in entries if not entry.name.startswith(".")]
-        return sorted(entry.name for entry in visible if entry.is_dir())
+        names = sorted(entry.name for entry in visible if entry.is_dir())
+    for name in names:
+        # Names of classes stand in tables and on the page, which are UTF-8.
+        if not is_text(name):
+            raise UserError(f"data.path: {folder / name}: the name of this folder is not UTF-8; rename it")
+    return names
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written as UTF-8. Python reads a file name's other bytes as lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def list_split(

@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import fill
 
 from robustfeatures.data.folder import FileFacts, find_mode, inspect_headers
-from robustfeatures.data.listing import Listing, describe_unread, list_images
+from robustfeatures.data.listing import Listing, describe_unread, is_text, list_images
 from robustfeatures.data.own_files import combine_digests
 from robustfeatures.data.registry import Size
 from robustfeatures.data.settings import POOL, Data
@@ -56,6 +56,8 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
         raise UserError(f"{name}: `--config study={name}` would not read this as text; choose another name")
     if path.exists():
         raise UserError(f"{path}: there is such a study already; choose another name or remove it")
+    if not is_text(str(folder)):
+        raise UserError(f"--data: {folder}: the path is not UTF-8, as a study is; rename the folder")
     data = Data(source="folder", path=str(folder))
     listings, classes = list_images(data)
     if not {"train", POOL} & listings.keys():
