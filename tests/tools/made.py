@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from robustfeatures.files import write_json
+from robustfeatures.files import hash_file, write_json
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.store.references import Artifacts, write_reference
@@ -50,7 +50,7 @@ class Made:
         for name, text in (files or {}).items():
             (payload / name).parent.mkdir(parents=True, exist_ok=True)
             (payload / name).write_text(text)
-            sizes[name] = {"size": len(text.encode()), "sha256": ""}
+            sizes[name] = {"size": len(text.encode()), "sha256": hash_file(payload / name)}
         payload.mkdir(parents=True, exist_ok=True)
         manifest = {
             "key": recipe.digest,

@@ -29,3 +29,23 @@ def test_the_command_names_the_study_of_the_newest_plan(tmp_path: Path) -> None:
     damaged.write_text("[1")
     write_card(tmp_path / "card.md", images, {"train": (2, 1)}, made.artifacts.reference(recipe.name), None, [])
     assert "--config study=now seeds_per_job=1" in (tmp_path / "card.md").read_text()
+
+
+def test_damaged_rows_of_the_source_are_left_out(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    derived = made.plan.recipes[made.name("derived/digits-D_NR-images-")]
+    evaluation = made.plan.recipes[made.name("evaluation/digits-standard-")]
+    rows = "label_shift,eps,attacks,correct,total\n0,0.0,0,90,100\n"
+    for recipe in made.plan.recipes.values():
+        made.make(recipe, files={"rows.csv": rows} if recipe is evaluation else None)
+    index = np.arange(2)
+    images = ImageDataset(np.zeros((2, 1, 4, 4), np.uint8), index, {"source_index": index}, ("a", "b"))
+
+    def card() -> str:
+        source = made.artifacts.reference(derived.name)
+        write_card(tmp_path / "card.md", images, {"train": (2, 1)}, source, made.store.root, [])
+        return (tmp_path / "card.md").read_text()
+
+    assert "90.0 % without an attack" in card()
+    (made.store.payload(evaluation.digest) / "rows.csv").write_text(rows[:-5])
+    assert "without an attack" not in card()

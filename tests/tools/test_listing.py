@@ -10,6 +10,7 @@ import pytest
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.view import artifacts_of
+from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.tools.finding import find_reference
 from robustfeatures.tools.gc import describe_payloads
 from robustfeatures.tools.listing import format_bytes, list_artifacts
@@ -60,6 +61,31 @@ def test_the_main_number_of_each_stage(made: Made) -> None:
     assert lines["digits"].seed == ""
     assert lines["digits-standard-seed0"].size == 2000 + len(HISTORY)
     assert 0 <= lines["digits"].age < 600
+
+
+@pytest.mark.parametrize("damage", ["removed", "truncated", "flipped"])
+def test_damaged_rows_give_no_number_and_stop_nothing(made: Made, damage: str) -> None:
+    evaluation, model = (made.name(f"{start}/digits-adversarial-") for start in ("evaluation", "model"))
+    rows = made.store.payload(made.plan.recipes[evaluation].digest) / "rows.csv"
+    harmed = {"truncated": ROWS[:-20], "flipped": ROWS.replace("0.25,2,60", "0.25,2,6x")}
+    rows.write_text(harmed.get(damage, ""))
+    if damage == "removed":
+        rows.unlink()
+    lines = {line.label: line.number for line in list_artifacts(made.artifacts, made.store)}
+    assert lines["digits-adversarial-seed0"] == ""
+    assert lines["digits-adversarial-test-seed0"] == ("" if damage == "flipped" else "missing or damaged")
+    lines_of = [list(show(made.artifacts.reference(name), made.store)) for name in (evaluation, model)]
+    assert not [line for lines in lines_of for line in lines if "%" in line]
+    assert ["missing or damaged" in lines[-1] for lines in lines_of] == [True, False]
+
+
+def test_what_is_gone_is_listed_without_a_size(made: Made) -> None:
+    before = {line.label: line for line in list_artifacts(made.artifacts, made.store)}
+    (made.store.payload(made.plan.recipes[made.name("model/digits-standard-")].digest) / MANIFEST).unlink()
+    after = {line.label: line for line in list_artifacts(made.artifacts, made.store)}
+    gone = "digits-standard-seed0"
+    assert {label for label in after if after[label].size != before[label].size} == {gone}
+    assert (after[gone].number, after[gone].size) == ("missing or damaged", 0)
 
 
 def test_filters(made: Made) -> None:

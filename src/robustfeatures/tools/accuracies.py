@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_rows
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
@@ -32,8 +34,7 @@ def find_accuracies(artifacts: Artifacts, store: Store) -> dict[str, list[Accura
             continue
         name, reference = f"evaluation/{path.stem}", read_reference(path)
         recipe = reference["recipe"]
-        rows = store.payload(reference["key"]) / "rows.csv"
-        if rows.exists():
+        for rows in find_whole(store, reference, ["rows.csv"]) or []:
             on = f"{recipe['inputs']['data'].partition('/')[2].rpartition('-')[0]} {recipe['parameters']['split']}"
             norm = recipe["parameters"]["norm"]
             found[name] = [
@@ -42,6 +43,14 @@ def find_accuracies(artifacts: Artifacts, store: Store) -> dict[str, list[Accura
             ]
             found.setdefault(recipe["inputs"]["model"], []).extend(found[name])
     return found
+
+
+def find_whole(store: Store, reference: Mapping[str, Any], names: Collection[str]) -> list[Path] | None:
+    """The files among `names` that the payload of a reference has; None if it is missing or one of them is damaged."""
+    try:
+        return store.verified(reference["key"], reference["content"], names)
+    except UserError:
+        return None
 
 
 def read_correct(path: Path) -> dict[float, tuple[int, int]]:

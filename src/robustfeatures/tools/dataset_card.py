@@ -166,7 +166,7 @@ def _accuracies(reference: Path, recipes: Sequence[Mapping[str, Any]], store: st
         if recipe["inputs"]["model"][-DIGEST_LENGTH:] not in sources:
             continue
         try:
-            found = read_correct(payload_file(path, "rows.csv", store))
+            found = read_correct(payload_file(path, "rows.csv", store, verified=True))
         except (UserError, *ABSENT):
             found = {}
         numbers = [

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """An artifact that is there. `number` is its accuracy or its size, `age` in seconds, `size` in bytes."""
+    """An artifact that was made. `number` is its accuracy or its size, `age` in seconds, `size` in bytes.
+
+    One whose payload is gone has no size, and its `number` says so.
+    """
 
     stage: str
     label: str
@@ -57,16 +60,19 @@ def list_artifacts(
             continue
         if names is None or name in names:
             reference = read_reference(path)
+            if store.manifest(reference["key"]) is None:
+                found.append(_line(path, reference, "missing or damaged", 0))
+                continue
             number = describe_accuracies(accuracies.get(name, ())) or _describe_size(store, reference)
-            found.append(_line(path, reference, number))
+            found.append(_line(path, reference, number, reference["bytes"]))
     return found
 
 
-def _line(path: Path, reference: Mapping[str, Any], number: str) -> Line:
+def _line(path: Path, reference: Mapping[str, Any], number: str, size: int) -> Line:
     label = reference["label"]
     seed = label[len(family_of(label)) :].removeprefix("-seed")
     age = (datetime.now(UTC) - datetime.fromisoformat(reference["built"]["started"])).total_seconds()
-    return Line(path.parent.name, label, reference["digest"], seed, number, age, reference["bytes"])
+    return Line(path.parent.name, label, reference["digest"], seed, number, age, size)
 
 
 def _describe_size(store: Store, reference: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.pipeline.report.building import attack_names
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
-from robustfeatures.tools.accuracies import find_accuracies
+from robustfeatures.tools.accuracies import find_accuracies, find_whole
 
 # From low to high.
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -39,9 +39,11 @@ def show(path: Path, store: Store, *, curves: bool = False) -> Iterator[str]:
     yield "made from"
     yield from (f"  {role}: {artifact}" for role, artifact in recipe["inputs"].items())
     folder = store.payload(reference["key"])
-    numbers = [*_numbers(folder, recipe), *_model_numbers(path, store)]
-    if curves:
-        numbers += _curves(folder)
+    whole = find_whole(store, reference, ("rows.csv", "history.csv"))
+    files = {file.name: file for file in whole or []}
+    numbers = [*_numbers(files, recipe), *_model_numbers(path, store)]
+    if curves and "history.csv" in files:
+        numbers += _curves(files["history.csv"])
     if numbers:
         yield "numbers"
         yield from (f"  {line}" for line in numbers)
@@ -54,7 +56,7 @@ def show(path: Path, store: Store, *, curves: bool = False) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in built["packages"].items())
     yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"
     yield from accepted_lines(reference)
-    there = "" if store.manifest(reference["key"]) else " (missing or damaged; --store names another store)"
+    there = "" if whole is not None else " (missing or damaged; --store names another store)"
     yield f"lies in: {folder}{there}, {reference['bytes'] / 1e6:.2f} MB"
 
 
@@ -91,17 +93,17 @@ def needs_of_view(path: Path) -> list[str]:
     return artifacts_of(part for each in records for part in each["parts"])
 
 
-def _numbers(folder: Path, recipe: Mapping[str, Any]) -> Iterator[str]:
-    if (folder / "rows.csv").exists():
-        for row in read_rows(folder / "rows.csv"):
+def _numbers(files: Mapping[str, Path], recipe: Mapping[str, Any]) -> Iterator[str]:
+    if "rows.csv" in files:
+        for row in read_rows(files["rows.csv"]):
             if "correct" not in row:
                 yield ", ".join(f"{name} {value}" for name, value in row.items())
                 continue
             share = percent(int(row["correct"]) / int(row["total"]))
             under = _under(int(row["attacks"]), attack_names(recipe))
             yield f"eps {row['eps']}, labels shifted by {row['label_shift']}{under}: {share:.2f} % of {row['total']}"
-    if (folder / "history.csv").exists():
-        history = read_rows(folder / "history.csv")
+    if "history.csv" in files:
+        history = read_rows(files["history.csv"])
         for row in history:
             if row["epoch"] == history[-1]["epoch"]:
                 on = "" if row["network"] == "itself" else f" on {row['network']}"
@@ -118,12 +120,10 @@ def _model_numbers(path: Path, store: Store) -> Iterator[str]:
         yield f"{one.on}, {radius}: {one.accuracy:.2f} %"
 
 
-def _curves(folder: Path) -> Iterator[str]:
+def _curves(history: Path) -> Iterator[str]:
     """Each curve of a training with probes, drawn between its smallest and its largest value."""
-    if not (folder / "history.csv").exists():
-        return
     curves: dict[str, list[float]] = {}
-    for row in read_rows(folder / "history.csv"):
+    for row in read_rows(history):
         on = "" if row["network"] == "itself" else f" on {row['network']}"
         curves.setdefault(f"{row['probe']}{on}", []).append(float(row["value"]))
     for name, values in curves.items():
