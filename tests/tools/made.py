@@ -80,11 +80,13 @@ class Made:
         for view in self.plan.views:
             if view.kind not in kinds:
                 continue
-            write_json(self.artifacts.reference(view.artifact), {})
+            files = {}
             for output in view.outputs:
                 path = self.artifacts.root.parent / output
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(CLAIMS)
+                files[output] = {"sha256": hash_file(path)}
+            write_json(self.artifacts.reference(view.artifact), {"files": files, "contents": {}})
 
 
 CLAIMS = """experiment,claim,setting,control,verdict,source

@@ -182,6 +182,9 @@ def test_a_complete_study_is_one_line(made: Made) -> None:
     assert (
         printed(find_state(made.plan, made.artifacts, made.store)).strip() == f"{total} of {total} artifacts are there"
     )
+    (claims,) = [view for view in made.plan.views if view.kind == "claims"]
+    (made.artifacts.root.parent / claims.outputs[0]).write_text("")
+    assert find_state(made.plan, made.artifacts, made.store).missing == [claims.artifact]
 
 
 @pytest.mark.parametrize(

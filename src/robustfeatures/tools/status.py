@@ -14,7 +14,7 @@ from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.estimates import estimate, find_processes
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
-from robustfeatures.pipeline.store.references import Artifacts, find_key, read_reference
+from robustfeatures.pipeline.store.references import Artifacts, files_are_whole, find_key, read_reference
 from robustfeatures.pipeline.store.store import Store
 
 if TYPE_CHECKING:
@@ -70,11 +70,7 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     """Look at the references of a plan, and at the jobs of its store."""
     there = {name for name in plan.recipes if _is_built(artifacts.reference(name), store)}
     results = artifacts.root.parent
-    there |= {
-        view.artifact
-        for view in plan.views
-        if all(path.exists() for path in (artifacts.reference(view.artifact), *map(results.joinpath, view.outputs)))
-    }
+    there |= {view.artifact for view in plan.views if files_are_whole(artifacts.reference(view.artifact), results)}
     names = [*plan.recipes, *(view.artifact for view in plan.views)]
     all_of, found = (Counter(name.partition("/")[0] for name in some) for some in (names, there))
     running = list(_find_running(store))

@@ -6,27 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.prepare import prepare
 from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.study.config import Config
 from tests.tools.made import Made
 
 
-@pytest.mark.parametrize("removed", ["claims.csv", "figures/A1.png", "tables/A1.tex"])
-def test_a_view_without_one_of_its_files_is_made_again(tmp_path: Path, removed: str) -> None:
+@pytest.mark.parametrize("harm", ["remove", "change", "empty"])
+@pytest.mark.parametrize("harmed", ["claims.csv", "figures/A1.png", "tables/A1.tex", "report/index.html"])
+def test_a_view_without_one_of_its_files_as_written_is_made_again(tmp_path: Path, harmed: str, harm: str) -> None:
     made = Made(tmp_path)
     made.make_views("table", "figure", "claims", "report")
-    for view in made.plan.views:
-        write_json(made.artifacts.reference(view.artifact), {"contents": {}})
 
     def lacking() -> set[str]:
         prepare(made.plan, make_tasks(made.plan, Config(study="smoke"), gpus=0), made.artifacts, made.store)
         return {view.artifact for view in made.plan.views if not made.artifacts.reference(view.artifact).exists()}
 
     assert lacking() == set()
-    (tmp_path / "results" / "smoke" / removed).unlink()
+    path = tmp_path / "results" / "smoke" / harmed
+    if harm == "remove":
+        path.unlink()
+    else:
+        path.write_text("" if harm == "empty" else path.read_text().replace("held", "hold"))
     # The table and the figure of an experiment are one job.
-    name = f"smoke/{removed}"
+    name = f"smoke/{harmed}"
     jobs = [views for views in made.plan.view_jobs.values() if any(name in view.outputs for view in views)]
     assert lacking() == {view.artifact for views in jobs for view in views}

@@ -17,6 +17,7 @@ from robustfeatures.pipeline.store.checkouts import register
 from robustfeatures.pipeline.store.format import open_store
 from robustfeatures.pipeline.store.references import (
     Artifacts,
+    files_are_whole,
     find_key,
     parts_are_kept,
     read_content,
@@ -125,8 +126,9 @@ def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
     """Remove the references of views that show other contents of their results than those that are there now.
 
     A result that was lost and made again may have other bits, without a job of this run that Snakemake could see. A
-    view whose files were removed has no reference either, because the page reads these files.
+    view whose files were removed or changed has no reference either, because the page reads these files.
     """
+    results = artifacts.root.parent
     # Many views show the same results.
     present = cache(lambda name: read_content(artifacts.reference(name)))
 
@@ -137,11 +139,13 @@ def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
             # Damaged, or of an earlier version.
             return False
         # What is missing is made again, and the view after it.
-        return all(present(name) in (None, content) for name, content in contents.items())
+        return files_are_whole(reference, results) and all(
+            present(name) in (None, content) for name, content in contents.items()
+        )
 
     for views in plan.view_jobs.values():
         references = [artifacts.reference(view.artifact) for view in views]
-        files = (artifacts.root.parent / name for view in views for name in view.outputs)
+        files = (results / name for view in views for name in view.outputs)
         if not all(file.exists() for file in files) or any(
             reference.exists() and not is_present(reference) for reference in references
         ):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError, join_words
-from robustfeatures.files import ABSENT, read_json, write_json
+from robustfeatures.files import ABSENT, hash_file, read_json, write_json
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH, digest
 from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.store.store import Store
@@ -239,3 +239,12 @@ def read_content(path: Path) -> str | None:
         return str(reference["content"] if "content" in reference else digest(reference["files"]))
     except (*ABSENT, ValueError, KeyError, TypeError):
         return None
+
+
+def files_are_whole(path: Path, results: Path) -> bool:
+    """Whether a table, a figure, the claims or the page with this reference has all its files as they were written."""
+    try:
+        files: Mapping[str, Mapping[str, str]] = read_json(path)["files"]
+        return all(hash_file(results / name) == facts["sha256"] for name, facts in files.items())
+    except (*ABSENT, IsADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+        return False
