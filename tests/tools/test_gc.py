@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,11 +112,27 @@ def test_what_a_study_with_results_here_uses_stays(store: Store, mine: Artifacts
         find_unneeded([Plan(partly, ())], mine, store)
 
 
+def test_what_a_checkout_needed_before_its_references_were_removed(
+    store: Store, mine: Artifacts, tmp_path: Path
+) -> None:
+    """`rm -r results/artifacts` takes the token too. What other studies and other checkouts need stays."""
+    register(store.root, mine.root, "digits", [OTHER])
+    note_needed(store.root, mine.root, "digits", OTHER)
+    register(store.root, mine.root, "smoke", [YOUNG])
+    register(store.root, tmp_path / "other", "digits", [NOBODY])
+    shutil.rmtree(mine.root)
+    register(store.root, mine.root, "digits", [MINE])
+    kept = {one.keys for one in list_checkouts(store.root)}
+    assert kept == {(MINE,), (NOBODY,), (YOUNG,)}
+    assert not list((store.root / FOLDER).rglob(OTHER))
+
+
 def test_the_same_path_on_another_machine_is_another_checkout(store: Store, mine: Artifacts) -> None:
     register(store.root, mine.root, "digits", [OTHER])
     (path,) = (store.root / FOLDER).glob("*.json")
-    elsewhere = {**json.loads(path.read_text()), "token": "0" * 16}
+    elsewhere = {**json.loads(path.read_text()), "token": "0" * 16, "host": "elsewhere"}
     write_json(path.with_name("elsewhere.json"), elsewhere)
+    register(store.root, mine.root, "digits", [])
     assert find_unneeded([Plan(RECIPES, ())], mine, store).keys(everyone=False) == [NOBODY]
 
 

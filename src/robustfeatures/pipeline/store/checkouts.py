@@ -10,6 +10,7 @@ import errno
 import os
 import platform
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -66,6 +67,22 @@ def register(root: Path, references: Path, study: str, keys: Iterable[str]) -> N
         write_json(place, asdict(checkout), durable=False)
         for note in notes:
             note.unlink(missing_ok=True)
+        _forget_earlier(root, checkout)
+
+
+def _forget_earlier(root: Path, checkout: Checkout) -> None:
+    """Remove what this study of this checkout recorded before its folder of references was removed, with the token.
+
+    Nobody else would, and its payloads would stay for ever. Other studies keep theirs until they are planned again.
+    """
+    place = (checkout.path, checkout.host, checkout.user, checkout.study)
+    for path in (root / FOLDER).glob("*.json"):
+        # Someone else may have damaged theirs.
+        with suppress(UserError, *ABSENT):
+            found = _read(path)
+            if found.token != checkout.token and (found.path, found.host, found.user, found.study) == place:
+                shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+                path.unlink(missing_ok=True)
 
 
 def note_needed(root: Path, references: Path, study: str, key: str) -> None:
