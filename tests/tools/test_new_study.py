@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 from robustfeatures.data.folder import compute_digest
@@ -250,6 +252,28 @@ def test_names_that_are_not_utf8_are_refused(studies: Path, tmp_path: Path) -> N
     with pytest.raises(UserError, match=r"^--data: .*/\\udcff: the path is not UTF-8, as a study is; rename"):
         list(write_study("mine", folder.rename(tmp_path / os.fsdecode(b"\xff")), studies))
     assert sorted(studies.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "written",
+    ['"data":', "data :", "'data': {source: digits,\n  test: 0.25,\n# Here.\n  validation: 0.15\n}\n", "? data\n:"],
+)
+def test_the_data_are_replaced_however_they_are_written(studies: Path, tmp_path: Path, written: str) -> None:
+    base = (studies / "digits.yaml").read_text()
+    old = re.search(r"^data:\n(  .*\n)+", base, flags=re.MULTILINE)
+    assert old is not None
+    new = written if written.endswith("\n") else old[0].replace("data:", written)
+    text = base.replace(old[0], f"{new}\n# Of the next field.\n").replace("title:", '"title" :')
+    (studies / "like.yaml").write_text(text)
+    folder = images(tmp_path / "grey", 3, 10, (16, 16))
+    list(write_study("mine", folder, studies, like="like"))
+    study = read_study(studies / "mine.yaml")
+    assert study.data is not None
+    assert (study.data.source, study.title) == ("folder", f"Images in {folder}")
+    assert "# Of the next field." in (studies / "mine.yaml").read_text()
+    (studies / "like.yaml").write_text(yaml.safe_dump(yaml.safe_load(base), default_flow_style=True))
+    with pytest.raises(UserError, match=r"^--like: like has fields in braces or by a merge, not on lines of their own"):
+        list(write_study("other", folder, studies, like="like"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from math import prod, sqrt
 from pathlib import Path
 from textwrap import fill
 
+import yaml
+
 from robustfeatures.data.folder import FileFacts, find_mode, inspect_headers
 from robustfeatures.data.listing import Listing, describe_unread, is_text, list_images
 from robustfeatures.data.own_files import combine_digests
@@ -47,8 +49,8 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     Raises:
         UserError: the name is taken or wrong, the folder's layout is wrong, a file is no image, an image is
             transparent, deeper than 8 bits or grey among colour images, or there is none to train on; the study `like`
-            extends another one, has Linf radii, other data sets, no data, or lengths that are no plain numbers; or the
-            new study cannot be planned. Then no file is left.
+            extends another one, has fields in braces, Linf radii, other data sets, no data, or lengths that are no
+            plain numbers; or the new study cannot be planned. Then no file is left.
     """
     path = studies / f"{name}.yaml"
     config = read_config({"study": name}, elsewhere={"study": "NAME"})
@@ -104,10 +106,10 @@ def _removed_after_an_error(path: Path) -> Iterator[None]:
 
 
 def _check_whole(study: Path) -> None:
-    """Check that the study is written in one file, whose text can be copied.
+    """Check that the study is written in one file, whose text can be copied, with each field on lines of its own.
 
     Raises:
-        UserError: it extends another study.
+        UserError: it is not.
     """
     read_study(study)
     whole = study
@@ -115,6 +117,10 @@ def _check_whole(study: Path) -> None:
         whole = whole.with_name(f"{values['extends']}.yaml")
     if whole != study:
         raise UserError(f"--like: {study.stem} extends another study, and one file is copied; choose {whole.stem}")
+    root = yaml.compose(study.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    assert isinstance(root, yaml.MappingNode)
+    if root.flow_style or any(key.tag == "tag:yaml.org,2002:merge" for key, _ in root.value):
+        raise UserError(f"--like: {study.stem} has fields in braces or by a merge, not on lines of their own")
 
 
 def _adapt(original: Path, folder: Path, data: str, shape: tuple[int, int, int]) -> str:
@@ -192,10 +198,18 @@ def _data_block(
 
 
 def _replace_field(text: str, field: str, new: str) -> str:
-    """The text of a study with other lines for a field, and for the comment above it."""
-    # Blank lines and comments inside the field go with it.
-    found = re.compile(rf"(^#.*\n)*^{field}:.*\n((^(#.*)?\n)*(^[ ].*\n|^-.*\n))*", flags=re.MULTILINE)
-    return found.sub(lambda _: new, text, count=1)
+    """The text of a study with other lines for a field, and for the comment above it; comments inside it go too."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert isinstance(root, yaml.MappingNode)
+    starts = {str(key.value): key.start_mark.index - key.start_mark.column for key, _ in root.value}
+    begin = starts.get(field)
+    if begin is None:
+        return text
+    following = min((start for start in starts.values() if start > begin), default=len(text))
+    # A comment above the next field is that field's.
+    own = re.sub(r"(^(#.*)?\n)+\Z", "", text[begin:following], flags=re.MULTILINE)
+    before = re.sub(r"(^#.*\n)+\Z", "", text[:begin], flags=re.MULTILINE)
+    return before + new + text[begin + len(own) :]
 
 
 def _is_number(name: str) -> bool:
