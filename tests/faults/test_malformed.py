@@ -36,7 +36,7 @@ FILES: dict[str, tuple[str, bytes, str]] = {
     "a field without a name": (STUDY, b"~: 3\n", "unknown field"),
     "a field called after a number": (STUDY, b"3: 3\n", "3: unknown field"),
     "a configuration of bytes": (CONFIG, b"\x00\xff\xfe", "not UTF-8 text"),
-    "a configuration with a field twice": (CONFIG, b"study: smoke\nstudy: digits\n", "line 1: 'study' appears twice"),
+    "a configuration with a field twice": (CONFIG, b"study: smoke\nstudy: digits\n", "line 2: 'study' appears twice"),
     "a configuration without a study": (CONFIG, b"device: cpu\n", "study: the field is missing"),
     "a list for a store": (CONFIG, b"study: smoke\nstore: [a]\n", "store: input should be a valid string"),
     "no store": (CONFIG, b"study: smoke\nstore:\n", "store: input should be a valid string, not None"),

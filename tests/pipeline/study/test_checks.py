@@ -50,6 +50,7 @@ def test_the_smoke_study_is_planned(tmp_path: Path) -> None:
     [
         ({"data": {"source": "nope"}}, "data.source: 'nope' is unknown (known: cifar10, "),
         ({"other_data": {"a": {"source": "nope"}}}, "other_data.a.source: 'nope' is unknown (known: cifar10, "),
+        ({"other_data": {"D": DIGITS}}, "other_data.D: D is the data set of the field data; choose another name"),
         (
             {"data": concatenated({"source": "mnits"})},
             "data.operations.1.data.source: 'mnits' is unknown (did you mean ",

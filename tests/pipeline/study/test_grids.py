@@ -122,3 +122,17 @@ def test_what_is_wrong_is_named(tmp_path: Path, cells: dict[str, object], base: 
 def test_an_unknown_grid_is_told() -> None:
     with pytest.raises(UserError, match=r"^grids: 'table' is missing"):
         Pieces(Study(title="none", seeds=(0,), experiments={})).grid("table")
+
+
+def test_a_cell_with_the_name_of_another_training_is_refused(tmp_path: Path) -> None:
+    """Of two trainings with one name the second would silently take the place of the first."""
+    path = written(tmp_path, {"epochs": [3]})
+    values = yaml.safe_load(path.read_text())
+    same = {**values, "training": {**values["training"], "table.epochs-3": values["training"]["standard"]}}
+    two = {**values, "grids": {**values["grids"], "table.epochs-3": {**values["grids"]["table"], "cells": [{}]}}}
+    for changed in (same, two):
+        path.write_text(yaml.safe_dump(changed, sort_keys=False))
+        with pytest.raises(
+            UserError, match=r"grids\.table(\.epochs-3)?: another training has the name of its cell 'ta"
+        ):
+            read_study(path)

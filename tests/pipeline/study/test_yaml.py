@@ -39,6 +39,7 @@ def test_a_division_by_zero_is_one_line(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("a: {k: 1, k: 2}", "line 1: 'k' appears twice"),
+        ("x: 1\ny: 2\nx: 3\n", "line 3: 'x' appears twice"),
         ("x: 1\na: {yes: [1]}", "line 2: YAML reads the name yes as another value; write 'yes'"),
         ("path: {{folder}}", "line 1: found unhashable key"),
         ("a: {[1, 2]: b}", "line 1: found unhashable key"),

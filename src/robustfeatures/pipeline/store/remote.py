@@ -55,7 +55,15 @@ def check_address(address: str, where: str) -> None:
     scheme, place = _split(address)
     if scheme not in EXTRAS:
         raise UserError(f"{where}: unknown scheme {scheme!r}{suggest(scheme, EXTRAS)}")
-    parts = urlsplit(f"//{place}" if scheme != "file" else "")
+    try:
+        parts = urlsplit(f"//{place}" if scheme != "file" else "")
+        # Read here, because only then a wrong port is an error.
+        _ = parts.port
+    except ValueError:
+        # The error may quote a password with a slash, whose first part stands in the place of the port.
+        raise UserError(f"{where}: the host or the port is wrong; write sftp://user@host:22/folder") from None
+    if scheme != "file" and "@" in parts.path:
+        raise UserError(f"{where}: holds a second @ or a password with a slash, where the folder should stand")
     if scheme == "s3" and (":" in parts.netloc or "@" in parts.netloc):
         raise UserError(f"{where}: holds credentials; give them in ~/.aws/credentials or AWS_* variables")
     if parts.password is not None or parts.query or parts.fragment:

@@ -172,14 +172,12 @@ def make_study(values: Any, folder: Path) -> Study:
         check_pretrained(pretrained, f"models.{name}", folder)
     for name, training in study.training.items():
         check_training(training, f"training.{name}", compile=study.compile)
-    cells = {cell.name: cell.training for grid in study.grids for cell in study.cells(grid)}
-    for name, training in cells.items():
-        check_training(training, f"grids.{name}", compile=study.compile)
+    trainings = _add_cells(study)
     if study.published_setting is not None:
         check_published_setting(study.published_setting)
     elif study.reduced:
         raise UserError("reduced: there is no published_setting that the study could be a reduced version of")
-    study = replace(study, training={**study.training, **cells})
+    study = replace(study, training=trainings)
     _check_names(study)
     _check_inversions(study)
     _check_gates(study)
@@ -187,8 +185,22 @@ def make_study(values: Any, folder: Path) -> Study:
     return study
 
 
+def _add_cells(study: Study) -> dict[str, Training]:
+    """All trainings of a study by name, also the cells of its grids, which are checked."""
+    found = dict(study.training)
+    for grid in study.grids:
+        for cell in study.cells(grid):
+            if cell.name in found:
+                raise UserError(f"grids.{grid}: another training has the name of its cell {cell.name!r}; rename one")
+            check_training(cell.training, f"grids.{cell.name}", compile=study.compile)
+            found[cell.name] = cell.training
+    return found
+
+
 def _check_names(study: Study) -> None:
     """Check that derived sets name known trainings and models, and that nothing appears twice."""
+    if "D" in study.other_data:
+        raise UserError("other_data.D: D is the data set of the field data; choose another name")
     for name in study.models:
         if name in study.training:
             raise UserError(f"models.{name}: the name is that of a training; choose another, or drop one")

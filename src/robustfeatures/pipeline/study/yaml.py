@@ -79,7 +79,7 @@ def _check_names(node: yaml.MappingNode) -> None:
         if key.tag == "tag:yaml.org,2002:merge" or not isinstance(key, yaml.ScalarNode):
             continue
         if key.value in seen:
-            raise yaml.MarkedYAMLError(problem=f"{key.value!r} appears twice", problem_mark=node.start_mark)
+            raise yaml.MarkedYAMLError(problem=f"{key.value!r} appears twice", problem_mark=key.start_mark)
         is_number = key.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "!fraction")
         if NO_TEXT.fullmatch(key.tag) or (is_number and not PLAIN_NUMBER.fullmatch(key.value)):
             raise yaml.MarkedYAMLError(
