@@ -126,9 +126,24 @@ def test_a_comparison_is_no_study(results: Path) -> None:
         (["one"], "at least two"),
         (["one", "one"], "at least two"),
         (["one", "tow"], r"tow: .* \(did you mean 'two'\?\)"),
+        (["one/", "two"], r"one/: .* \(did you mean 'one'\?\)"),
+        (["one", "./two"], r"\./two: .* \(did you mean 'two'\?\)"),
     ],
 )
 def test_refused_in_one_line(results: Path, studies: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         list(compare(studies, results, results / "compared"))
+    assert not (results / "compared").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b'"'])
+@pytest.mark.parametrize("name", ["two/tables/A1.csv", "two/claims.csv", "artifacts/report/two-0123456789abcdef.json"])
+def test_a_damaged_file_is_one_line(results: Path, name: str, damage: bytes) -> None:
+    path = results / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A file without the columns of claims is no claims file, and its folder no study.
+    claims = path.read_bytes() + b'"' if path.name == "claims.csv" else b""
+    path.write_bytes(claims or damage)
+    with pytest.raises(UserError, match=rf"^{path}: damaged; run snakemake again, and it will be made anew$"):
+        list(compare(["one", "two"], results, results / "compared"))
     assert not (results / "compared").exists()

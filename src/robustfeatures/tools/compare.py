@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 
@@ -34,14 +35,15 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
     Tables of experiments that a study has no more are left out, and named.
 
     Raises:
-        UserError: there are fewer than two studies, one has no results, or two columns would have the same name.
+        UserError: there are fewer than two studies, one has no results, a file of one is damaged, or two columns would
+            have the same name.
     """
     if len(set(studies)) < 2 or len(set(studies)) < len(studies):
         raise UserError("compare: name at least two different studies")
+    known = [path.name for path in results.glob("*") if _has_claims(path)]
     for study in studies:
-        if not _has_claims(results / study):
-            known = suggest(study, (path.name for path in results.glob("*") if _has_claims(path)))
-            raise UserError(f"{results / study}: this study has no results here{known}")
+        if study not in known:
+            raise UserError(f"{results}/{study}: this study has no results here{suggest(study, known)}")
     _check_columns(studies)
     tables = {study: sorted((results / study / "tables").glob("*.csv")) for study in studies}
     shown = {study: [path for path in tables[study] if _is_shown(path, study, results)] for study in studies}
@@ -73,6 +75,14 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
     for study, (experiments, remedy) in outdated.items():
         yield f"outdated verdicts: those of {study} on {join_words(experiments)}; {remedy}"
     yield str(out / "index.html")
+
+
+@contextmanager
+def _explain_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: damaged; run snakemake again, and it will be made anew") from error
 
 
 def _has_claims(folder: Path) -> bool:
@@ -117,7 +127,8 @@ def _is_shown(table: Path, study: str, results: Path) -> bool:
     if not pages:
         return True
     newest = max(pages, key=lambda path: path.stat().st_mtime_ns)
-    ids = {part["id"] for part in read_json(newest)["recipe"]["parts"]}
+    with _explain_damage(newest):
+        ids = {part["id"] for part in read_json(newest)["recipe"]["parts"]}
     return table.stem in ids or table.stat().st_mtime_ns > newest.stat().st_mtime_ns
 
 
@@ -141,7 +152,10 @@ def compare_values(files: Mapping[str, Sequence[Path]]) -> pd.DataFrame:
     """
     found = []
     for study, paths in files.items():
-        tables = [read_values(path) for path in paths]
+        tables = []
+        for path in paths:
+            with _explain_damage(path):
+                tables.append(read_values(path))
         rows = pd.concat([pd.DataFrame(columns=[*VALUE, "value", *INTERVAL]), *tables], ignore_index=True)
         found.append(rows.drop_duplicates(VALUE).rename(columns=_value_columns(study)))
     shared = _join(found, VALUE, list(files))
@@ -186,8 +200,10 @@ def compare_claims(files: Mapping[str, Path]) -> pd.DataFrame:
     """
     found = []
     for study, path in files.items():
+        with _explain_damage(path):
+            rows = read_claims(path)
         # Only claims that were marked have the column.
-        rows = read_claims(path).reindex(columns=[*CLAIM, "verdict", *CLAIM_NUMBERS, COLUMN])
+        rows = rows.reindex(columns=[*CLAIM, "verdict", *CLAIM_NUMBERS, COLUMN])
         rows[COLUMN] = rows[COLUMN].astype(object).fillna("")
         found.append(rows.drop_duplicates(CLAIM).rename(columns=_claim_columns(study)))
     shared = _join(found, CLAIM, list(files))
