@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit
+from torch import Tensor
+
+from robustfeatures.engine.autograd import with_gradient
 
 if TYPE_CHECKING:
     from robustfeatures.models.network import Network
@@ -113,25 +116,19 @@ def solve(problem: TrainingProblem) -> LinearClassifier:
     signed = labels[:, None] * images
     up = labels[:, None] > 0
     features = np.concatenate([signed - np.where(up, fall, rise), -signed - np.where(up, rise, fall)], axis=1)
-    count, pixels = images.shape
+    examples, signs, mean, std = map(torch.from_numpy, (features, labels, problem.mean, problem.std))
+    pixels = images.shape[1]
 
-    def value_and_gradient(parameters: Array) -> tuple[float, Array]:
+    def objective(parameters: Tensor) -> Tensor:
         u_and_v, bias = parameters[:-1], parameters[-1]
         weights = u_and_v[:pixels] - u_and_v[pixels:]
-        margins = features @ u_and_v + labels * bias
-        margin_gradient = -expit(-margins) / count
-        shifted = bias + weights @ problem.mean
-        inner = weights * problem.std
-        value = np.logaddexp(0.0, -margins).mean() + problem.decay / 4 * (inner @ inner + shifted**2)
-        decay_gradient = problem.decay / 2 * (inner * problem.std + shifted * problem.mean)
-        bias_gradient = margin_gradient @ labels + problem.decay / 2 * shifted
-        gradient = np.concatenate([margin_gradient @ features, [bias_gradient]])
-        gradient[:pixels] += decay_gradient
-        gradient[pixels:-1] -= decay_gradient
-        return float(value), gradient
+        margins = examples @ u_and_v + signs * bias
+        losses = torch.logaddexp(torch.zeros_like(margins), -margins)
+        inner, shifted = weights * std, bias + weights @ mean
+        return losses.mean() + problem.decay / 4 * (inner @ inner + shifted**2)
 
     result = minimize(
-        value_and_gradient,
+        with_gradient(objective),
         np.zeros(2 * pixels + 1),
         jac=True,
         method="L-BFGS-B",

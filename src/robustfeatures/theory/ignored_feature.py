@@ -29,11 +29,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit
 from sklearn.svm import LinearSVC
+from torch import Tensor
 
+from robustfeatures.engine.autograd import with_gradient
 from robustfeatures.engine.randomness import make_generator
 
 if TYPE_CHECKING:
@@ -41,12 +43,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Values and slopes of losses of the margin.
-LOSSES: dict[str, Callable[[Array], tuple[Array, Array]]] = {
-    "logistic": lambda margins: (np.logaddexp(0, -margins), -expit(-margins)),
-    "exponential": lambda margins: (np.exp(-margins), -np.exp(-margins)),
-    "squared": lambda margins: ((1 - margins) ** 2, 2 * (margins - 1)),
-    "squared hinge": lambda margins: (np.maximum(0, 1 - margins) ** 2, -2 * np.maximum(0, 1 - margins)),
+# Losses of the margin.
+LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
+    "logistic": lambda margins: torch.logaddexp(torch.zeros_like(margins), -margins),
+    "exponential": lambda margins: (-margins).exp(),
+    "squared": lambda margins: (1 - margins) ** 2,
+    "squared hinge": lambda margins: (1 - margins).relu() ** 2,
 }
 # A penalty this large makes the soft margin a hard one.
 HARD_MARGIN = 1e6
@@ -63,15 +65,18 @@ def fit(signed: Array, loss: str, eps: float, penalty: float) -> Array:
     `signed` (n, 2) is y x. With w = a - b and a, b >= 0 the problem is smooth, so L-BFGS-B finds weights that
     are exactly zero.
     """
-    examples = np.concatenate([signed - eps, -signed - eps], axis=1)
+    examples = torch.from_numpy(np.concatenate([signed - eps, -signed - eps], axis=1))
 
-    def objective(parts: Array) -> tuple[float, Array]:
-        values, slopes = LOSSES[loss](examples @ parts)
-        gradient: Array = examples.T @ slopes / len(signed) + penalty * parts
-        return float(values.mean() + penalty * parts @ parts / 2), gradient
+    def objective(parts: Tensor) -> Tensor:
+        return LOSSES[loss](examples @ parts).mean() + penalty / 2 * parts @ parts
 
     found = minimize(
-        objective, np.full(4, 0.5), jac=True, method="L-BFGS-B", bounds=[(0, None)] * 4, options={"gtol": 1e-10}
+        with_gradient(objective),
+        np.full(4, 0.5),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, None)] * 4,
+        options={"gtol": 1e-10},
     )
     weights: Array = found.x[:2] - found.x[2:]
     return weights
