@@ -113,6 +113,11 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_text(name: str) -> bool:
+    """Whether a text can be written as UTF-8. Python reads a file name's other bytes as lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for char in name)
+
+
 def name_user(number: int) -> str:
     """The name of a user, or the number where the system has no name for it, as in some containers."""
     try:

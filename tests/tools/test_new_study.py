@@ -215,7 +215,7 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
     for arguments, message in (
         (("digits", folder, studies), "there is such a study already"),
         (("../up", folder, studies), "study"),
-        (("mine", tmp_path / "nothing", studies), "does not exist"),
+        (("mine", tmp_path / "nothing", studies), f"^--data: {tmp_path / 'nothing'} does not exist$"),
         (("mine", images(tmp_path / "one", 1, 20, (16, 16)), studies), "^[^-].*holds one class, class 0"),
         (
             ("mine", images(tmp_path / "split" / "test", 2, 20, (16, 16)).parent, studies),
@@ -246,7 +246,7 @@ def test_names_that_are_not_utf8_are_refused(studies: Path, tmp_path: Path) -> N
     before = sorted(studies.iterdir())
     folder = images(tmp_path / "set", 2, 10, (16, 16))
     called = (folder / "class 1").rename(folder / os.fsdecode(b"\xff"))
-    with pytest.raises(UserError, match=r"^data\.path: .*/set/\\udcff: the name of this folder is not UTF-8; rename"):
+    with pytest.raises(UserError, match=r"^--data: .*/set/\\udcff: the name of this folder is not UTF-8; rename"):
         list(write_study("mine", folder, studies))
     called.rename(folder / "class 1")
     with pytest.raises(UserError, match=r"^--data: .*/\\udcff: the path is not UTF-8, as a study is; rename"):

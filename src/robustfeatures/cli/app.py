@@ -80,10 +80,11 @@ def read_configuration(path: Path, study: str | None = None) -> Config:
     values = read_yaml(path)
     given = {} if study is None else {"study": study}
     config = read_config(
-        {**values, **given} if isinstance(values, dict) else values, path.name, {"study": "--study"} if given else {}
+        {**values, **given} if isinstance(values, dict) else values, str(path), {"study": "--study"} if given else {}
     )
-    if study is not None:
-        find_study(STUDIES, study, "--study")
+    # Who reads the default file may want no more than its store. The plan looks for the study.
+    if study is not None or path != CONFIG:
+        find_study(STUDIES, config.study, f"{path}: study" if study is None else "--study")
     return config
 
 

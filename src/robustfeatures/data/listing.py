@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from robustfeatures.data.own_files import SPLIT_NAMES, require_path
 from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
-from robustfeatures.files import walk_files
+from robustfeatures.files import is_text, walk_files
 
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
@@ -57,11 +57,6 @@ def list_folders(folder: Path) -> list[str]:
         if not is_text(name):
             raise UserError(f"data.path: {folder / name}: the name of this folder is not UTF-8; rename it")
     return names
-
-
-def is_text(name: str) -> bool:
-    """Whether a name can be written as UTF-8. Python reads a file name's other bytes as lone surrogates."""
-    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def list_split(

@@ -14,12 +14,12 @@ from textwrap import fill
 import yaml
 
 from robustfeatures.data.folder import FileFacts, find_mode, inspect_headers
-from robustfeatures.data.listing import Listing, describe_unread, is_text, list_images
+from robustfeatures.data.listing import Listing, describe_unread, list_images
 from robustfeatures.data.own_files import combine_digests
 from robustfeatures.data.registry import Size
 from robustfeatures.data.settings import POOL, Data
 from robustfeatures.errors import UserError
-from robustfeatures.files import write_atomically
+from robustfeatures.files import is_text, write_atomically
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.plan.sizes import data_size
 from robustfeatures.pipeline.study.config import read_config
@@ -61,7 +61,10 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     if not is_text(str(folder)):
         raise UserError(f"--data: {folder}: the path is not UTF-8, as a study is; rename the folder")
     data = Data(source="folder", path=str(folder))
-    listings, classes = list_images(data)
+    try:
+        listings, classes = list_images(data)
+    except UserError as error:
+        raise UserError(f"--data: {str(error).removeprefix('data.path: ')}") from error
     if not {"train", POOL} & listings.keys():
         raise UserError(f"--data: {folder} has no images to train on, only {' and '.join(listings)}")
     facts = inspect_headers(folder, [file for listing in listings.values() for file in listing.files])

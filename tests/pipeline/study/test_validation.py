@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from robustfeatures.cli.app import read_configuration
 from robustfeatures.errors import UserError
 from robustfeatures.pipeline.study.config import read_config, read_words
-from tests.conftest import Workspace
+from tests.conftest import REPOSITORY, Workspace
 
 STUDY = "workflow/studies/smoke.yaml"
 STUDY_CASES = {
@@ -266,6 +267,28 @@ def test_a_message_names_what_gives_the_value() -> None:
     for folder in ("store", "raw"):
         with pytest.raises(UserError, match=rf"^config\.yaml: {folder}: string should have at least 1 character"):
             read_config({"study": "smoke", folder: ""})
+
+
+def test_the_configuration_that_is_named_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    path = tmp_path / "c.yaml"
+    for text, told in (
+        ("study: smok\n", r"study: 'smok' is unknown \(did you mean 'smoke'\?\)$"),
+        ("study: smoke\ndivice: cpu\n", "divice: unknown field"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=rf"^{path}: {told}"):
+            read_configuration(path)
+    path.write_text("study: smoke\n")
+    with pytest.raises(UserError, match=r"^--study: 'smok' is unknown"):
+        read_configuration(path, "smok")
+
+
+def test_a_number_as_text_is_told_without_its_quotes() -> None:
+    with pytest.raises(
+        UserError, match=r"^config\.yaml: gpus_per_job: '1' is another kind of value; write 1 without qu"
+    ):
+        read_config({"study": "smoke", "gpus_per_job": "1"})
 
 
 def test_a_truth_value_is_no_number_of_gpus() -> None:

@@ -65,6 +65,9 @@ def test_names_that_are_taken(tmp_path: Path) -> None:
         ("a: -0b11", "line 1: a: YAML reads -0b11 as -3; write -3, or '-0b11' if it is text"),
         ("a: 1:0", "line 1: a: YAML reads 1:0 as 60; write 60, or '1:0' if it is text"),
         ("010", "line 1: YAML reads 010 as 8; write 8, or '010' if it is text"),
+        ("a: 1234567890123456789", "line 1: a: an integer of more than 18 digits"),
+        (f"x: 1\na: {{b: 1{'0' * 400}}}", "line 2: a.b: an integer of more than 18 digits"),
+        (f"a: 1{'0' * 400}/3", "line 1: an integer of more than 18 digits here"),
         ("a: 0x_", "line 1: a: 0x_ is no number; write '0x_' if it is text"),
         ("a: 1:30.5", "line 1: a: YAML reads 1:30.5 as 90.5; write 90.5, or '1:30.5' if it is text"),
     ],
@@ -102,3 +105,14 @@ def test_the_radius_of_cifar10_is_eight_of_255() -> None:
     adversary = study.training["adversarial"].adversary
     assert adversary is not None
     assert (adversary.eps, adversary.step_size) == (0.03137254901960784, 0.00784313725490196)
+
+
+@pytest.mark.parametrize("text", ["!!bool maybe", "!!timestamp x", '!!int ""'])
+def test_a_tag_that_does_not_fit_is_one_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match=r"some\.yaml: a value is not of the kind that its tag \(!!\) names$"):
+        read(tmp_path, f"a: {text}")
+
+
+def test_half_a_character_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"some\.yaml: line 2: a\.b: a text that is not UTF-8$"):
+        read(tmp_path, 'x: 1\na: {b: "\\uD800"}')

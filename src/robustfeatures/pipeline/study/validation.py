@@ -54,6 +54,8 @@ def find_adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _message(error: Mapping[str, Any], kind: type) -> str:
+    if error["type"] == "json_invalid":
+        return "a value is nested too deeply, or is not UTF-8 text"
     field, known = _locate_field(kind, error["loc"])
     if error["type"] in UNKNOWN:
         return f"{field}: unknown field{suggest(str(error['loc'][-1]), known) or ' (no fields here)'}"
@@ -70,6 +72,9 @@ def _message(error: Mapping[str, Any], kind: type) -> str:
         return f"{field}.kind: {error['ctx']['tag']!r} is unknown{suggest(str(error['ctx']['tag']), tags)}"
     if error["type"] == "literal_error":
         values = str(error["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+        if str(given) in values:
+            written = "without quotes" if isinstance(given, str) else "in quotes"
+            return f"{field}: {given!r} is another kind of value; write {given} {written}"
         return f"{field}: {given!r} is unknown{suggest(str(given), values)}"
     return f"{field}: {message}" + ("" if isinstance(given, (dict, list)) else f", not {given!r}")
 

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import is_text
 
 
 class _Loader(yaml.SafeLoader):
@@ -19,7 +20,10 @@ class _Loader(yaml.SafeLoader):
         over, under = map(int, node.value.split("/"))
         if under == 0:
             raise yaml.MarkedYAMLError(problem=f"{node.value} divides by zero", problem_mark=node.start_mark)
-        return over / under
+        try:
+            return over / under
+        except OverflowError as error:
+            raise yaml.MarkedYAMLError(problem=f"{TOO_LARGE} here", problem_mark=node.start_mark) from error
 
 
 _Loader.add_implicit_resolver(
@@ -36,6 +40,10 @@ PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 # Integers that YAML reads in base 2, 8 or 16, and numbers that it reads in base 60: 010 as 8, 1:30 as 90.
 OTHER_INTEGER = re.compile(r"[-+]?0[\d_bx].*|.*:.*", flags=re.IGNORECASE)
 OTHER_FLOAT = re.compile(".*:.*")
+
+# No count of images, epochs or steps is larger, and the estimates of a plan are floats.
+MOST_DIGITS = 18
+TOO_LARGE = f"an integer of more than {MOST_DIGITS} digits"
 
 # Far more values than any study has. With aliases of aliases ten lines can stand for billions.
 MOST_VALUES = 1_000_000
@@ -66,6 +74,9 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"{path}: character {error.position}: {error.reason}") from error
     except RecursionError as error:
         raise UserError(f"{path}: nested too deeply") from error
+    except (KeyError, AttributeError, IndexError) as error:
+        # PyYAML does not expect such a text after a tag.
+        raise UserError(f"{path}: a value is not of the kind that its tag (!!) names") from error
     except ValueError as error:
         # An impossible date.
         raise UserError(f"{path}: {error}") from error
@@ -89,12 +100,15 @@ def _check_names(node: yaml.MappingNode) -> None:
         seen.add(key.value)
 
 
-def _check_number(node: yaml.Node, where: str) -> None:
-    """Check that a number is the one that it seems to be; `where` is its field."""
-    kind = node.tag.removeprefix("tag:yaml.org,2002:")
+def _check_scalar(node: yaml.Node, where: str) -> None:
+    """Check that a number is the one that it seems to be and not too large, and a text is one; `where` is its field."""
+    kind, field = node.tag.removeprefix("tag:yaml.org,2002:"), f"{where}: " if where else ""
     pattern = {"int": OTHER_INTEGER, "float": OTHER_FLOAT}.get(kind)
+    if kind == "int" and sum(map(str.isdigit, node.value)) > MOST_DIGITS:
+        raise yaml.MarkedYAMLError(problem=f"{field}{TOO_LARGE}", problem_mark=node.start_mark)
+    if not is_text(node.value):
+        raise yaml.MarkedYAMLError(problem=f"{field}a text that is not UTF-8", problem_mark=node.start_mark)
     if pattern is not None and pattern.fullmatch(node.value):
-        field = f"{where}: " if where else ""
         try:
             read = yaml.safe_load(node.value)
             problem = f"YAML reads {node.value} as {read}; write {read}, or '{node.value}' if it is text"
@@ -114,7 +128,7 @@ def _count_values(node: yaml.Node, known: dict[yaml.Node, int | None], where: st
         elif isinstance(node, yaml.SequenceNode):
             children = [(str(number), each) for number, each in enumerate(node.value)]
         else:
-            _check_number(node, where)
+            _check_scalar(node, where)
         below = ((f"{where}.{name}" if where else name, child) for name, child in children)
         known[node] = 1 + sum(_count_values(child, known, place) for place, child in below)
     found = known[node]
