@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from robustfeatures.errors import UserError
 from robustfeatures.pipeline.plan.plan import unfold
+from robustfeatures.pipeline.run.job import Environment
 from robustfeatures.pipeline.store.store import Store, discard
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.theory import gaussian_likelihood, ignored_feature
-from robustfeatures.tools.accept import Candidate, choose_sample, find_candidates
+from robustfeatures.tools.accept import Candidate, _make_again, choose_sample, find_candidates
 from tests.conftest import REPOSITORY
 from tests.experiments.test_toy_models import SETTINGS
 from tests.in_process import built_study
@@ -35,6 +37,28 @@ def test_of_two_kept_payloads_the_newest_stands(tmp_path: Path, order: tuple[str
             discard(lease.scratch)
     candidates, _ = find_candidates(plan, store)
     assert [one.kept["content"] for one in candidates] == [keys[order.index("2026-01-02")]]
+
+
+@pytest.mark.parametrize("fast_path", [True, False, None])
+def test_a_payload_is_made_again_as_the_kept_one_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast_path: bool | None
+) -> None:
+    """Whatever is the default now. Earlier versions did not record the fast path."""
+    seen: list[Environment] = []
+
+    def stop(*arguments: Any) -> None:
+        seen.extend(each for each in arguments if isinstance(each, Environment))
+        raise UserError("seen")
+
+    monkeypatch.setattr("robustfeatures.tools.accept.compute", stop)
+    plan = unfold(Config(study="smoke"), REPOSITORY / "workflow" / "studies")
+    (data,) = (recipe for recipe in plan.recipes.values() if recipe.stage.name == "data")
+    built = {"device": "cuda: NVIDIA H200", "threads": 3, "gpu_fast_path": fast_path}
+    kept = {"built": {name: value for name, value in built.items() if value is not None}}
+    with pytest.raises(UserError, match="seen"):
+        _make_again(Candidate(data, "a" * 16, kept, {}), Store(tmp_path / "store"), tmp_path)
+    (made,) = seen
+    assert (made.device, made.threads, made.gpu_fast_path) == ("cuda", 3, fast_path is not False)
 
 
 def make_candidates(folder: Path) -> list[Candidate]:

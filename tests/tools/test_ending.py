@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.study.config import Config
@@ -103,3 +107,21 @@ def test_failed_jobs_are_named_with_their_message(tmp_path: Path) -> None:
         logs["view"]: "failed: ValueError: bug",
     }
     assert os.path.lexists(made.artifacts.reference(names["made in the next try"]))
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_bug_is_printed_once_and_logged_where_there_is_a_log(tmp_path: Path, logged: bool) -> None:
+    log = tmp_path / "job.log"
+    code = (
+        "import sys; from pathlib import Path; from robustfeatures.cli import run\n"
+        "def bug(**options):\n"
+        "    if len(sys.argv) > 1:\n"
+        "        run.log_to(Path(sys.argv[1]))\n"
+        "    1 / 0\n"
+        "run.app = bug; run.main()"
+    )
+    given = [str(log)] if logged else []
+    done = subprocess.run([sys.executable, "-c", code, *given], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert (log.read_text().count("ERROR unexpected error\nTraceback") if log.exists() else 0) == logged

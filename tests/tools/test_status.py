@@ -13,8 +13,10 @@ from rich.console import Console
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.estimates import estimate
 from robustfeatures.pipeline.plan.recipe import Recipe
+from robustfeatures.pipeline.plan.tasks import make_tasks, write_tasks
 from robustfeatures.pipeline.store.references import find_key, write_part
 from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.study.config import Config
 from robustfeatures.tools.status import State, draw, find_state, format_duration
 from tests.tools.made import Made
 
@@ -133,8 +135,13 @@ def test_a_job_at_work_has_a_bar_and_knows_its_time(made: Made) -> None:
     assert "time left: about 90 s with one job at once" in printed(state)
 
 
-def test_parts_of_one_artifact_take_their_times_together(made: Made) -> None:
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_parts_of_one_artifact_take_their_times_together(made: Made, in_batch: bool) -> None:
     missing, key = made_but(made, "evaluation/digits-adversarial-test-")
+    name = "evaluation/digits-adversarial-test-2-seeds-0" if in_batch else missing.name
+    if in_batch:
+        (task,) = [one for one in make_tasks(made.plan, Config(study="smoke"), gpus=0) if one.name == missing.name]
+        write_tasks(made.artifacts, [replace(task, name=name, artifacts=(missing.name, "another"))])
     whole = find_state(made.plan, made.artifacts, made.store).seconds_left
     assert whole is not None
     with made.store.lease(key, "a block"):
@@ -147,7 +154,7 @@ def test_parts_of_one_artifact_take_their_times_together(made: Made) -> None:
         for part in (2, 3):
             (made.store.scratch(key) / f"progress-{part}-of-4.json").unlink()
         report(made, key, missing, None, "progress-4-of-4", share=0.5)
-        write_part(made.artifacts.parts(missing.name, 4)[1], {key: []})
+        write_part(made.artifacts.parts(name, 4)[1], {key: []})
         state = find_state(made.plan, made.artifacts, made.store)
     assert state.seconds_left == pytest.approx(100 + whole / 4 + whole / 8)
     assert state.at_once == 2

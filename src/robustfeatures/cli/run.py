@@ -25,14 +25,14 @@ def main() -> None:
     except typer.Abort as abort:
         # Typer also turns every EOFError into an abort. No command reads input, so an EOFError here is a bug.
         if isinstance(abort.__cause__, EOFError):
-            logging.getLogger(__name__).exception("unexpected error", exc_info=abort.__cause__)
+            _log_bug(abort.__cause__)
             raise abort.__cause__ from None
         code = 130
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's usage errors
             code = _complain(error.format_message(), error.exit_code)
         else:
-            logging.getLogger(__name__).exception("unexpected error")
+            _log_bug(error)
             raise
     sys.stdout.flush()
     sys.stderr.flush()
@@ -41,9 +41,19 @@ def main() -> None:
     os._exit(code)
 
 
+def _log_bug(error: BaseException) -> None:
+    # Python prints it on the terminal.
+    if _logs_to_file():
+        logging.getLogger(__name__).error("unexpected error", exc_info=error)
+
+
 def _complain(message: str, code: int = 1) -> int:
     line = make_printable(" ".join(message.split()))
-    if any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers):
+    if _logs_to_file():
         logging.getLogger(__name__).error("%s", line)
     print(f"robustfeatures: {line}", file=sys.stderr)
     return code
+
+
+def _logs_to_file() -> bool:
+    return any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers)

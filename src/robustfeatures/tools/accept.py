@@ -145,7 +145,9 @@ def choose_sample(candidates: list[Candidate], check: int | None) -> list[Candid
 
 
 def _make_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]:
-    """Make a payload again on the kind of device, and with the threads, of the kept one; returns its contents.
+    """Make a payload again on the kind of device, with the threads and the fast path or not, of the kept one.
+
+    Returns its contents.
 
     Raises:
         UserError: the contents differ.
@@ -158,7 +160,14 @@ def _make_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]
         # A killed process may have left its work here.
         discard(lease.scratch)
         again = Store(lease.scratch)
-        environment = Environment(again, raw, str(built["device"]).partition(":")[0], int(built["threads"]))
+        environment = Environment(
+            again,
+            raw,
+            str(built["device"]).partition(":")[0],
+            int(built["threads"]),
+            # Payloads of an earlier version do not tell.
+            gpu_fast_path=built.get("gpu_fast_path", True),
+        )
         try:
             with again.lease(candidate.key) as inner:
                 compute(recipe.name, recipe.record(), inputs, candidate.key, Share(1, 1), environment, inner)

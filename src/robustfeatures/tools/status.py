@@ -14,6 +14,7 @@ from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.estimates import estimate, find_processes
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
+from robustfeatures.pipeline.plan.tasks import find_task_names
 from robustfeatures.pipeline.store.references import Artifacts, files_are_whole, find_key, read_reference
 from robustfeatures.pipeline.store.store import Store
 
@@ -141,11 +142,13 @@ def _expect(
     if missing and not ratios:
         return None
     seconds = 0.0
+    # A task that makes several seeds has its parts under its own name.
+    tasks = find_task_names(artifacts) if own else {}
     for recipe in missing:
         whole = _estimate(recipe) * ratios.get(recipe.stage.name, 1.0)
         jobs = own.get(recipe.digest, ())
         parts = max((job.parts for job in jobs), default=1)
-        finished = sum(path.exists() for path in artifacts.parts(recipe.name, parts))
+        finished = sum(path.exists() for path in artifacts.parts(tasks.get(recipe.name, recipe.name), parts))
         seconds += max(0, parts - finished - len(jobs)) * whole / parts
         seconds += sum(_left(job, whole) for job in jobs)
     return seconds

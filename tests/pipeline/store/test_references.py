@@ -102,6 +102,15 @@ def test_a_bare_name_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
         build_view(Path("a-1.json"), store=Store(tmp_path))
 
 
+def test_a_result_is_no_view(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    write_json(artifacts.plan("data/digits-1"), {"stage": "data", "label": "digits", "code_entries": []})
+    with pytest.raises(
+        UserError, match=r"digits-1\.json: no table, figure, claims file or page; `robustfeatures build`"
+    ):
+        build_view(artifacts.reference("data/digits-1"), store=Store(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("kept", "keys", "expected"),
     [

@@ -198,6 +198,16 @@ def read_task(artifacts: Artifacts, name: str) -> Task:
     raise UserError(f"{artifacts.reference(name)}: no study that was unfolded here plans this artifact")
 
 
+def find_task_names(artifacts: Artifacts) -> dict[str, str]:
+    """The name of the task that makes each artifact, by the newest plan that has it."""
+    found: dict[str, str] = {}
+    for path in reversed(artifacts.newest_tasks()):
+        # Damaged, or of an earlier version.
+        with suppress(*ABSENT, ValueError, TypeError, KeyError, AttributeError):
+            found |= {artifact: name for name, task in _read(path).items() for artifact in task["artifacts"]}
+    return found
+
+
 @cache
 def _read(path: Path) -> Mapping[str, Any]:
     """The content of a file with tasks, which never changes."""

@@ -16,7 +16,7 @@ from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, hash_file, read_json, read_rows, write_atomically, write_json
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
 from robustfeatures.pipeline.plan.identity import identify_science
-from robustfeatures.pipeline.plan.view import artifacts_of, inputs_of
+from robustfeatures.pipeline.plan.view import OUTPUTS, artifacts_of, inputs_of
 from robustfeatures.pipeline.report.gates import describe_failure
 from robustfeatures.pipeline.report.outdated import forget_marks, mark_outdated
 from robustfeatures.pipeline.store.references import Artifacts, read_content, read_reference
@@ -284,13 +284,16 @@ def build_view(reference: Path, *, store: Store) -> None:
     The claims and the page of the study then say so where they show other results of the same experiment.
 
     Raises:
-        UserError: the view was never planned, its code has changed since, or an input is missing.
+        UserError: the reference is not that of a view, or the view was never planned, its code has changed since, or an
+            input is missing.
     """
     artifacts, artifact = Artifacts.of(reference)
     try:
         record = read_json(artifacts.plan(artifact))
     except (*ABSENT, ValueError) as error:
         raise UserError(f"{reference}: no study that was unfolded here plans this view") from error
+    if record["stage"] not in OUTPUTS:
+        raise UserError(f"{reference}: no table, figure, claims file or page; `robustfeatures build` makes it")
     if identify_science(tuple(record["code_entries"]), of_view=True) != {
         name: record[name] for name in ("code", "libraries")
     }:
