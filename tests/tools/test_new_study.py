@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -246,8 +247,12 @@ def test_names_that_are_not_utf8_are_refused(studies: Path, tmp_path: Path) -> N
     before = sorted(studies.iterdir())
     folder = images(tmp_path / "set", 2, 10, (16, 16))
     called = (folder / "class 1").rename(folder / os.fsdecode(b"\xff"))
-    with pytest.raises(UserError, match=r"^--data: .*/set/\\udcff: the name of this folder is not UTF-8; rename"):
+    message = r"/set: the name of the class '\\udcff' is not UTF-8; rename it$"
+    with pytest.raises(UserError, match=rf"^--data: .*{message}"):
         list(write_study("mine", folder, studies))
+    data = Data(source="folder", path=str(folder), test=0.5)
+    with pytest.raises(UserError, match=rf"^data\.path: .*{message}"):
+        contents.check_contents(replace(data, sha256=compute_digest(data)), "data")
     called.rename(folder / "class 1")
     with pytest.raises(UserError, match=r"^--data: .*/\\udcff: the path is not UTF-8, as a study is; rename"):
         list(write_study("mine", folder.rename(tmp_path / os.fsdecode(b"\xff")), studies))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from robustfeatures.data.own_files import SPLIT_NAMES, require_path
 from robustfeatures.data.settings import POOL
 from robustfeatures.errors import UserError
-from robustfeatures.files import is_text, walk_files
+from robustfeatures.files import walk_files
 
 if TYPE_CHECKING:
     from robustfeatures.data.settings import Data
@@ -45,18 +45,13 @@ def list_folders(folder: Path) -> list[str]:
     """The names of the visible folders in a folder, sorted.
 
     Raises:
-        UserError: the path is not a folder, the folder has a broken link, or a name in it is no text.
+        UserError: the path is not a folder, or the folder has a broken link.
     """
     if not folder.is_dir():
         raise UserError(f"data.path: {folder} is not a folder")
     with os.scandir(folder) as entries:
         visible = [_check_link(entry) for entry in entries if not entry.name.startswith(".")]
-        names = sorted(entry.name for entry in visible if entry.is_dir())
-    for name in names:
-        # Names of classes stand in tables and on the page, which are UTF-8.
-        if not is_text(name):
-            raise UserError(f"data.path: {folder / name}: the name of this folder is not UTF-8; rename it")
-    return names
+        return sorted(entry.name for entry in visible if entry.is_dir())
 
 
 def list_split(

@@ -58,15 +58,8 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
         raise UserError(f"{name}: `--config study={name}` would not read this as text; choose another name")
     if path.exists():
         raise UserError(f"{path}: there is such a study already; choose another name or remove it")
-    if not is_text(str(folder)):
-        raise UserError(f"--data: {folder}: the path is not UTF-8, as a study is; rename the folder")
     data = Data(source="folder", path=str(folder))
-    try:
-        listings, classes = list_images(data)
-    except UserError as error:
-        raise UserError(f"--data: {str(error).removeprefix('data.path: ')}") from error
-    if not {"train", POOL} & listings.keys():
-        raise UserError(f"--data: {folder} has no images to train on, only {' and '.join(listings)}")
+    listings, classes = _list_images(data, folder)
     facts = inspect_headers(folder, [file for listing in listings.values() for file in listing.files])
     shape, side = _find_shape(folder, facts)
     small = shape[0] == 1 and max(shape[1:]) <= SMALL_SIDE
@@ -97,6 +90,26 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
         yield unread
     yield f"plan it: snakemake -n --config study={name}"
     yield f"build it: snakemake --cores all --config study={name}"
+
+
+def _list_images(data: Data, folder: Path) -> tuple[dict[str, Listing], tuple[str, ...]]:
+    """The image files of each split, and the class names.
+
+    Raises:
+        UserError: the path or the name of a class is not UTF-8, the layout is wrong, or there are no train images.
+    """
+    if not is_text(str(folder)):
+        raise UserError(f"--data: {folder}: the path is not UTF-8, as a study is; rename the folder")
+    try:
+        listings, classes = list_images(data)
+    except UserError as error:
+        raise UserError(f"--data: {str(error).removeprefix('data.path: ')}") from error
+    for name in classes:
+        if not is_text(name):
+            raise UserError(f"--data: {folder}: the name of the class {name!r} is not UTF-8; rename it")
+    if not {"train", POOL} & listings.keys():
+        raise UserError(f"--data: {folder} has no images to train on, only {' and '.join(listings)}")
+    return listings, classes
 
 
 @contextmanager

@@ -40,10 +40,10 @@ def show(path: Path, store: Store, *, curves: bool = False) -> Iterator[str]:
     yield from (f"  {role}: {artifact}" for role, artifact in recipe["inputs"].items())
     folder = store.payload(reference["key"])
     whole = find_whole(store, reference, ("rows.csv", "history.csv"))
-    files = {file.name: file for file in whole or []}
-    numbers = [*_numbers(files, recipe), *_model_numbers(path, store)]
-    if curves and "history.csv" in files:
-        numbers += _curves(files["history.csv"])
+    paths = {file.name: file for file in whole or []}
+    numbers = [*_numbers(paths, recipe), *_model_numbers(path, store)]
+    if curves and "history.csv" in paths:
+        numbers += _curves(paths["history.csv"])
     if numbers:
         yield "numbers"
         yield from (f"  {line}" for line in numbers)

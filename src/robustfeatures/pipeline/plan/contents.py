@@ -15,7 +15,7 @@ from robustfeatures.data.registry import find_source
 from robustfeatures.data.settings import Data, KeepClasses, KeepListed, MergeClasses, Relabel, Subset
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError, suggest
-from robustfeatures.files import hash_file
+from robustfeatures.files import hash_file, is_text
 from robustfeatures.models.settings import Pretrained
 from robustfeatures.pipeline.plan.sizes import data_size
 from robustfeatures.pipeline.store.verified import State, digest_once, read_state, recall_digest
@@ -31,11 +31,15 @@ def check_contents(data: Data, where: str) -> None:
 
     Raises:
         UserError: a SHA-256 is missing, or a file has another one than the study says; the files have a wrong layout;
-            an operation names a class that is not there, fewer than two classes are left, or a subset has more samples
-            than its split.
+            the name of a class is no text; an operation names a class that is not there, fewer than two classes are
+            left, or a subset has more samples than its split.
     """
     for each, place in data.iterate_fields(where):
         source = find_source(each.source)
+        for name in _list_classes(each) or ():
+            # Names of classes stand in tables and on the page, which are UTF-8.
+            if not is_text(name):
+                raise UserError(f"{place}.path: {each.path}: the name of the class {name!r} is not UTF-8; rename it")
         if source.has_own_files:
             compute = load_attribute(f"{source.module}:compute_digest")
             _check_digest(Path(str(each.path)), each.sha256, partial(compute, each), place, kind=each.source)
