@@ -229,8 +229,8 @@ def attacks_while_training(recipe: Recipe) -> bool:
     return recipe.stage.name == "model" and any(attacks)
 
 
-# Toy models in numpy and scikit-learn.
-WITHOUT_TORCH = ("theory.ignored_feature", "theory.robustness_at_odds")
+# A toy model in numpy and scikit-learn.
+WITHOUT_TORCH = ("theory.robustness_at_odds",)
 
 
 def computes_with_torch(recipe: Recipe) -> bool:
