@@ -27,6 +27,8 @@ from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.tools.field_docs import read_field_docs
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Description:
@@ -50,9 +52,6 @@ class Description:
     uses: Mapping[str, Sequence[str]]
     reads: Mapping[str, int]
     studies: Mapping[str, Mapping[str, Any]]
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)

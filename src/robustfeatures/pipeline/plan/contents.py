@@ -34,9 +34,11 @@ def check_contents(data: Data, where: str) -> None:
             the name of a class is no text; an operation names a class that is not there, fewer than two classes are
             left, or a subset has more samples than its split.
     """
+    classes = None
     for each, place in data.iterate_fields(where):
-        source = find_source(each.source)
-        for name in _list_classes(each) or ():
+        source, listed = find_source(each.source), _list_classes(each)
+        classes = listed if each is data else classes
+        for name in listed or ():
             # Names of classes stand in tables and on the page, which are UTF-8.
             if not is_text(name):
                 raise UserError(f"{place}.path: {each.path}: the name of the class {name!r} is not UTF-8; rename it")
@@ -47,7 +49,6 @@ def check_contents(data: Data, where: str) -> None:
             if isinstance(operation, KeepListed):
                 path = Path(operation.path)
                 _check_digest(path, operation.sha256, partial(hash_file, path), f"{place}.operations.{number}")
-    classes = _list_classes(data)
     for number, operation in enumerate(data.operations):
         place = f"{where}.operations.{number}"
         if isinstance(operation, Subset):
