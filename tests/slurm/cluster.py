@@ -137,7 +137,9 @@ class Cluster:
 
     def wait(self, number: int, *states: str, seconds: float = 60) -> str:
         """The state of the job once it is one of `states`; AssertionError if that takes longer than `seconds`."""
-        assert until(lambda: self.state(number) in states, seconds), f"job {number} is {self.state(number)}"
+        assert until(lambda: self.state(number) in states, seconds), (
+            f"job {number} is {self.state(number)}, with the processes {self.command_lines(number)}"
+        )
         return self.state(number)
 
     def processes(self, number: int) -> list[int]:
@@ -145,6 +147,11 @@ class Cluster:
         command = ["scontrol", "listpids", str(number)]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         return [int(row.split()[0]) for row in done.stdout.splitlines()[1:]]
+
+    def command_lines(self, number: int) -> list[str]:
+        """What the job's processes run."""
+        command = ["ps", "--format=args=", "--pid", ",".join(map(str, self.processes(number)))]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
 
     def cancel(self, number: int, signal: signal.Signals | None = None) -> None:
         """Cancels the job, or sends the signal to its steps."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from tests.conftest import Workspace, workspace_in
 from tests.slurm.cluster import Cluster
@@ -51,9 +57,35 @@ def finish(process: subprocess.Popen[bytes], workspace: Workspace) -> None:
     assert code == 0, (workspace.folder / "snakemake.log").read_text()[-6000:]
 
 
-def computed(*workspaces: Workspace) -> Counter[str]:
-    """How often the computation of each payload began, by key, according to the jobs' logs."""
-    lines = "".join(
-        path.read_text() for workspace in workspaces for path in (workspace.folder / "results/logs").rglob("*.log")
-    )
-    return Counter(re.findall(r": computing (\w+)$", lines, flags=re.MULTILINE))
+@contextmanager
+def count_computations(*workspaces: Workspace) -> Iterator[Counter[str]]:
+    """How often the computation of each payload began, by key, according to the jobs' logs; filled in on leaving.
+
+    Snakemake deletes a log when it starts the job again. An open file keeps it, and what its job still writes.
+    """
+    counts: Counter[str] = Counter()
+    logs: dict[int, TextIO] = {}
+    over = threading.Event()
+
+    def open_new() -> None:
+        for path in (path for each in workspaces for path in (each.folder / "results/logs").rglob("*.log")):
+            with contextlib.suppress(FileNotFoundError):
+                log = path.open()
+                if logs.setdefault(os.fstat(log.fileno()).st_ino, log) is not log:
+                    log.close()
+
+    def opening() -> None:
+        while not over.wait(0.2):
+            open_new()
+
+    thread = threading.Thread(target=opening, daemon=True)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        over.set()
+        thread.join()
+        open_new()
+        for log in logs.values():
+            counts.update(re.findall(r": computing (\w+)$", log.read(), flags=re.MULTILINE))
+            log.close()

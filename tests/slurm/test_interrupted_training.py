@@ -68,6 +68,7 @@ def _end_in_every_way(cluster: Cluster, workspace: Workspace) -> None:
             cluster.cancel(job)
         elif state == "FAILED":
             trainer.send_signal(signal.SIGKILL)
+            trainer.wait(30)
         else:
             cluster.end_in(job, 1)
         assert state == "FAILED" or until(lambda job=job: SAVED in job_log(workspace, job), 60)

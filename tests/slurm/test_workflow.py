@@ -13,7 +13,7 @@ from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 from tests.slurm.cluster import GPUS, Cluster, until
-from tests.slurm.on_slurm import SETTINGS, computed, finish, on_slurm, start
+from tests.slurm.on_slurm import SETTINGS, count_computations, finish, on_slurm, start
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ A2 = "results/smoke/tables/A2.csv"
 
 def test_a_table_whose_main_process_was_killed(cluster: Cluster, smoke: Workspace, tmp_path: Path) -> None:
     workspace = on_slurm(tmp_path / "work")
-    with cluster.watch() as watch:
+    with cluster.watch() as watch, count_computations(workspace) as found:
         first = start(workspace, cluster, A2)
         # Some jobs are finished and others are running when the main process dies.
         assert until(lambda: len(workspace.payloads()) >= 3, 240), (workspace.folder / "snakemake.log").read_text()
@@ -35,7 +35,6 @@ def test_a_table_whose_main_process_was_killed(cluster: Cluster, smoke: Workspac
     after = workspace.payloads()
     assert {key: after[key] for key in before} == before
     assert watch.most_gpus == GPUS
-    found = computed(workspace)
     assert set(found.values()) == {1}, found
     assert set(found) == set(after)
     assert (workspace.folder / A2).read_bytes() == (smoke.folder / A2).read_bytes()
@@ -50,10 +49,10 @@ def test_two_workflows_share_a_store(cluster: Cluster, smoke: Workspace, tmp_pat
     for workspace in workspaces:
         workspace.edit("config.yaml", "store: results/store", f"store: {tmp_path}/store")
         workspace.edit(SETTINGS, "seeds_per_job: 1", "seeds_per_job: 1\nderived_parts: 2")
-    processes = [start(workspace, cluster, target) for workspace in workspaces]
-    for process, workspace in zip(processes, workspaces, strict=True):
-        finish(process, workspace)
-    found = computed(*workspaces)
+    with count_computations(*workspaces) as found:
+        processes = [start(workspace, cluster, target) for workspace in workspaces]
+        for process, workspace in zip(processes, workspaces, strict=True):
+            finish(process, workspace)
     store = Store(tmp_path / "store")
     assert set(found) == set(store.payload_keys())
     assert set(found.values()) == {1}, found
