@@ -64,6 +64,7 @@ def test_a_mean_of_zero_shows_no_rounding() -> None:
     assert sum([0.1, 0.2, -0.3]) != 0
     assert judge([0.1, 0.2, -0.3])["value"] == 0
     assert judge([1e-16, 2e-16, 3e-16])["value"] == 2e-16
+    assert str(Claim("s", "p", "q", [-1.0, 1.0], bounds=(-100.0, -0.0)).judge()["high"]) == "0.0"
     assert math.isnan(float(str(judge([math.nan, 1.0])["value"])))
     assert judge([math.inf, 1.0])["value"] == math.inf
 

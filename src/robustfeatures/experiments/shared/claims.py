@@ -92,5 +92,5 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 
 def _round(value: float) -> float:
-    """Round to two decimals, or to four significant digits if |value| < 1."""
-    return round(value, 2) if abs(value) >= 1 else float(f"{value:.4g}")
+    """Round to two decimals, or to four significant digits if |value| < 1; zero has no sign."""
+    return round(value, 2) if abs(value) >= 1 else float(f"{value:.4g}") + 0.0
