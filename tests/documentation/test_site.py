@@ -61,7 +61,7 @@ def find_anchors(page: Path) -> set[str]:
 
 def test_complete_cifar10_comes_first() -> None:
     assert [name for name in FEW_PHOTOGRAPHS if not (DOCS / name / "README.md").is_file()] == []
-    complete = ["not-bugs-cifar10-resnet9", "two-pathways-cifar10-resnet9"]
+    complete = ["not-bugs-cifar10-width16", "two-pathways-cifar10-resnet9"]
     assert find_studies("B1") == [*complete, "cifar10-mini", "digits", "digits-full"]
 
 
