@@ -128,6 +128,12 @@ def test_find_by_label(made: Made) -> None:
     alike.write_text(model.read_text())
     assert find_reference("digits-two-seeds-each", made.artifacts) == alike
     alike.unlink()
+    # So may the name of a study, and with it that of its page.
+    page = made.artifacts.root / "report" / f"smoke-2-seeds-{'3' * 16}.json"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("{}")
+    assert find_reference("report/smoke-2-seeds", made.artifacts) == page
+    page.unlink()
     # A batch of seeds has a file too, which is no artifact.
     model.with_name(f"digits-standard-8-seeds-{'1' * 16}.json").write_text("{}")
     with pytest.raises(UserError, match=r"\(did you mean 'digits-standard-seed0'\?\)"):

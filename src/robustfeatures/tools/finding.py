@@ -8,6 +8,7 @@ from pathlib import Path
 
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
+from robustfeatures.pipeline.plan.recipe import STAGES
 from robustfeatures.pipeline.store.references import Artifacts
 
 # The end of the name of a file that stands for a batch of seeds, before its digest.
@@ -54,7 +55,9 @@ def find_reference(
 def list_references(artifacts: Artifacts) -> Iterator[Path]:
     """All references, by stage and label. The files of batches and parts are none."""
     for path in sorted(artifacts.root.glob("*/*.json")):
-        if not path.parent.name.startswith(".") and not BATCH.search(path.stem):
+        # The names of tables, figures and pages begin with that of the study, which may look like that of a batch.
+        is_batch = path.parent.name in STAGES and BATCH.search(path.stem)
+        if not path.parent.name.startswith(".") and not is_batch:
             yield path
 
 

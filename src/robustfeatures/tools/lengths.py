@@ -11,10 +11,11 @@ from typing import Any, get_args, get_type_hints
 import yaml
 
 from robustfeatures.attacks.settings import NORM_NAMES, LinfRadius
-from robustfeatures.errors import UserError, suggest
-from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
+from robustfeatures.errors import UserError
+from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
+from robustfeatures.pipeline.plan.plan import read_experiment
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.pipeline.study.study import Study
@@ -33,7 +34,7 @@ def scale_lengths(path: Path, study: Study, factor: float) -> str:
             stands, by an alias, for another value too.
     """
     with read_values(path).errors_name_the_file():
-        settings = {name: _read_settings(study, name) for name in study.experiments}
+        settings = {name: read_experiment(study, name)[1] for name in study.experiments}
     toys = {name for name, found in settings.items() if _needs_no_images(study, name, found)}
     _check_norms(path.stem, study, {name: found for name, found in settings.items() if name not in toys})
     text = path.read_text(encoding="utf-8")
@@ -53,13 +54,6 @@ def scale_lengths(path: Path, study: Study, factor: float) -> str:
         scaled = f"{float(over) / float(under or 1) * factor:.3g}"
         text = text[: place - len(node.value)] + scaled + text[place:]
     return text
-
-
-def _read_settings(study: Study, identifier: str) -> Any:
-    if identifier not in experiment_modules():
-        known = suggest(identifier.upper(), experiment_modules())
-        raise UserError(f"experiments.{identifier}: there is no such experiment{known}")
-    return study.experiment_settings(identifier, load_experiment(identifier).settings)
 
 
 def _needs_no_images(study: Study, identifier: str, settings: Any) -> bool:

@@ -118,7 +118,7 @@ def _parts(pieces: Pieces, identifiers: Iterable[str]) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     lacking: dict[str, list[str]] = {}
     for identifier in identifiers:
-        found, settings = _settings(pieces.study, identifier)
+        found, settings = read_experiment(pieces.study, identifier)
         try:
             needs = found.needs(pieces.of_experiment(identifier), settings)
             parts[identifier] = Part(found, settings, needs, find_gates(pieces, (need.recipe for need in needs)))
@@ -135,8 +135,12 @@ def _need(identifiers: Sequence[str]) -> str:
     return f"experiment{'s' * several} {join_words(identifiers)} need{'s' * (not several)}"
 
 
-def _settings(study: Study, identifier: str) -> tuple[Experiment, Any]:
-    """An experiment, and its settings in the study."""
+def read_experiment(study: Study, identifier: str) -> tuple[Experiment, Any]:
+    """An experiment, and its settings in the study.
+
+    Raises:
+        UserError: there is no such experiment, or it has no such setting.
+    """
     if identifier not in experiment_modules():
         known = suggest(identifier.upper(), experiment_modules())
         raise UserError(f"experiments.{identifier}: there is no such experiment{known}")
