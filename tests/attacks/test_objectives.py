@@ -11,11 +11,8 @@ from torch.nn import functional
 
 from robustfeatures.attacks import l2
 from robustfeatures.attacks.gradient_ascent import Objective, gradient, gradient_ascent
-from robustfeatures.attacks.objectives import (
-    minus_representation_distance,
-    targeted_cross_entropy,
-    untargeted_cross_entropy,
-)
+from robustfeatures.attacks.margins import compute_log_odds
+from robustfeatures.attacks.objectives import log_odds_against, log_odds_of, minus_representation_distance
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
@@ -32,8 +29,10 @@ def network() -> Network:
 
 
 def residual(logits: Tensor) -> Tensor:
-    """softmax(z) - onehot(y), the gradient of the summed cross-entropy with respect to the logits."""
-    return logits.softmax(dim=1) - functional.one_hot(LABELS, 4)
+    """(softmax(z) - onehot(y)) / (1 - p_y): the gradient of the cross-entropy, over its derivative by the log odds."""
+    own = functional.one_hot(LABELS, 4)
+    probabilities = logits.softmax(dim=1)
+    return (probabilities - own) / (1 - (own * probabilities).sum(dim=1, keepdim=True))
 
 
 def unit_to_goal(representation: Tensor) -> Tensor:
@@ -44,8 +43,8 @@ def unit_to_goal(representation: Tensor) -> Tensor:
 
 OutputGradient = Callable[[Tensor], Tensor]
 OBJECTIVES: dict[str, tuple[Callable[[Network], Objective], str, OutputGradient]] = {
-    "untargeted": (lambda model: untargeted_cross_entropy(model, LABELS), "logits", residual),
-    "targeted": (lambda model: targeted_cross_entropy(model, LABELS), "logits", lambda logits: -residual(logits)),
+    "untargeted": (lambda model: log_odds_against(model, LABELS), "logits", residual),
+    "targeted": (lambda model: log_odds_of(model, LABELS), "logits", lambda logits: -residual(logits)),
     "representation": (
         lambda model: minus_representation_distance(model, GOAL.to(next(model.parameters()).dtype)),
         "representation",
@@ -75,13 +74,21 @@ def test_the_gradient_is_zero_at_the_goal() -> None:
     assert torch.equal(gradient(there, images), torch.zeros_like(images))
 
 
-def test_a_confident_network_still_has_a_gradient() -> None:
-    """Where the probability of the label rounds to 1 in float32 the gradient of the other logits is not zero."""
-    logits = torch.tensor([[40.0, 0.0, 0.0, 0.0]])
-    found = gradient(untargeted_cross_entropy(torch.nn.Identity(), torch.tensor([0])), logits)
-    expected = logits.double().softmax(dim=1).float()
-    torch.testing.assert_close(found[0, 1:], expected[0, 1:], atol=0, rtol=1e-6)
-    assert (found[0, 1:] > 0).all()
+@pytest.mark.parametrize("margin", [0.0, 20.0, 200.0])
+def test_a_confident_network_still_has_a_gradient(margin: float) -> None:
+    """Also where the probability of the label rounds to 1: the logit of the label falls, the others rise."""
+    logits = torch.tensor([[margin, 0.0, 0.0, -1.0]])
+    found = gradient(log_odds_against(torch.nn.Identity(), torch.tensor([0])), logits)
+    others = logits[0, 1:].double().softmax(dim=0).float()
+    torch.testing.assert_close(found[0], torch.cat([-torch.ones(1), others]))
+
+
+def test_log_odds_rise_with_the_cross_entropy() -> None:
+    """The cross-entropy is log(1 + odds)."""
+    logits = 3 * torch.randn(50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(50) % 4
+    expected = functional.cross_entropy(logits, labels, reduction="none")
+    torch.testing.assert_close(functional.softplus(compute_log_odds(logits, labels)), expected)
 
 
 def test_an_objective_of_ones_own_is_a_function() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from robustfeatures.attacks.gradient_ascent import gradient
-from robustfeatures.attacks.objectives import untargeted_cross_entropy
 from robustfeatures.engine.eval_mode import freeze
 
 
@@ -17,7 +17,7 @@ def loss_gradients(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     its mode is restored.
     """
     with freeze(model):
-        return gradient(untargeted_cross_entropy(model, labels), images)
+        return gradient(lambda shown: functional.cross_entropy(model(shown), labels, reduction="sum"), images)
 
 
 def render_gradients(gradients: Tensor, deviations: float) -> Tensor:

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from robustfeatures.attacks.gradient_ascent import NetworkObjective, Objective
+from robustfeatures.attacks.margins import compute_log_odds
 
 if TYPE_CHECKING:
     from robustfeatures.engine.frozen_network import FrozenNetwork
     from robustfeatures.models.network import Network
 
 
-def untargeted_cross_entropy(model: nn.Module, labels: Tensor) -> Objective:
-    """The cross-entropy of the true `labels` (N,)."""
-    return NetworkObjective(_cross_entropy, model, labels)
+def log_odds_against(model: nn.Module, labels: Tensor) -> Objective:
+    """The log odds against the classes `labels` (N,), which rise with their cross-entropy (`compute_log_odds`)."""
+    return NetworkObjective(_log_odds_against, model, labels)
 
 
-def targeted_cross_entropy(model: nn.Module, targets: Tensor) -> Objective:
-    """Minus the cross-entropy of the `targets` (N,): not-bugs-2019, equation 7."""
-    return NetworkObjective(_minus_cross_entropy, model, targets)
+def log_odds_of(model: nn.Module, targets: Tensor) -> Objective:
+    """The log odds of the `targets` (N,), which rise as their cross-entropy falls: not-bugs-2019, equation 7."""
+    return NetworkObjective(_log_odds_of, model, targets)
 
 
 def minus_representation_distance(model: Network | FrozenNetwork, targets: Tensor) -> Objective:
@@ -36,12 +36,12 @@ def minus_representation_distance(model: Network | FrozenNetwork, targets: Tenso
     return NetworkObjective(_minus_distance, model, targets)
 
 
-def _cross_entropy(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(model(images), labels, reduction="sum")
+def _log_odds_against(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    return compute_log_odds(model(images), labels).sum()
 
 
-def _minus_cross_entropy(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-    return -_cross_entropy(model, images, targets)
+def _log_odds_of(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+    return -_log_odds_against(model, images, targets)
 
 
 def _minus_distance(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

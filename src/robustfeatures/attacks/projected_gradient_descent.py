@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
 from robustfeatures.attacks.norms import load_norm
-from robustfeatures.attacks.objectives import targeted_cross_entropy, untargeted_cross_entropy
+from robustfeatures.attacks.objectives import log_odds_against, log_odds_of
 from robustfeatures.engine.eval_mode import freeze
 
 
@@ -39,7 +39,7 @@ def pgd(
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.
     """
     ball = load_norm(norm)
-    objective = (targeted_cross_entropy if targeted else untargeted_cross_entropy)(model, labels)
+    objective = (log_odds_of if targeted else log_odds_against)(model, labels)
     start = images
     if random_start:
         start = (images + ball.random_start(images, eps, generator)).clamp(0.0, 1.0)

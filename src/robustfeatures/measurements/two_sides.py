@@ -17,7 +17,7 @@ from torch import Tensor
 
 from robustfeatures.attacks.gradient_ascent import Objective, gradient_ascent
 from robustfeatures.attacks.norms import load_norm
-from robustfeatures.attacks.objectives import untargeted_cross_entropy
+from robustfeatures.attacks.objectives import log_odds_against
 from robustfeatures.engine.batch_size import fit_batch_size
 from robustfeatures.engine.batches import load_batches
 from robustfeatures.engine.frozen_network import FrozenNetwork
@@ -148,9 +148,8 @@ def margins(logits: Tensor, labels: Tensor, side: Tensor, read_out: str) -> Tens
 def build_objective(loss: str, network: nn.Module, labels: Tensor, side: Tensor) -> Objective:
     """Build the objective of an attack: the network's own cross-entropy, or minus the margin of a read-out.
 
-    With two sides, margin and cross-entropy have the same gradient direction. But the gradient of the cross-entropy
-    rounds to 0 where the network is confident.
+    With two sides, margin and cross-entropy have the same gradient direction.
     """
     if loss == OWN:
-        return untargeted_cross_entropy(network, labels)
+        return log_odds_against(network, labels)
     return lambda images: -margins(network(images), labels, side, loss).sum()

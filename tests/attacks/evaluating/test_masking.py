@@ -91,18 +91,34 @@ def test_an_honest_network_raises_none(network: Network, digits: Digits) -> None
     assert diagnose(FrozenNetwork(network), digits) == []
 
 
+@pytest.mark.parametrize("factor", [5.0, 1e4])
+def test_large_logits_hide_nothing(network: Network, digits: Digits, factor: float) -> None:
+    plain = FrozenNetwork(network)
+    large = Behind(plain, after=lambda logits: factor * logits)
+    assert diagnose(large, digits) == []
+    parameters = Evaluation(split="test", norm="l2", attacks=ATTACKS[:1], eps=(0.0, 0.3, 0.6))
+    rows = torch.arange(1300, 1450)
+    counts = [
+        evaluate_block(EvaluatedSplit(each, InMemory(digits.images), digits.labels, 10), rows, parameters)
+        .robust[0, 0]
+        .sum(axis=1)
+        for each in (plain, large)
+    ]
+    assert abs(counts[0] - counts[1]).max() <= 5, counts
+
+
 @pytest.mark.parametrize(
     ("masked", "signs"),
     [
         (lambda network: Behind(network, before=quantise), {"no gradient", "broken without gradients"}),
-        (lambda network: Behind(network, after=lambda logits: 1e4 * logits), {"no gradient"}),
+        (lambda network: Behind(network, after=lambda logits: (1e4 * logits).softmax(dim=1)), {"no gradient"}),
         (lambda network: Behind(network, before=Backwards.apply), {"loss not raised"}),
         (
             lambda network: Behind(network, before=FlatAtImages.apply),
             {"no gradient", "broken from a random start alone"},
         ),
     ],
-    ids=["quantised input", "saturated logits", "gradients backwards", "flat at the images"],
+    ids=["quantised input", "saturated probabilities", "gradients backwards", "flat at the images"],
 )
 def test_masked_gradients_are_seen(
     network: Network,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from pyautoattack import AutoAttack as PyAutoAttack
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from robustfeatures.attacks.evaluating.noise import BROKEN_WITHOUT_GRADIENTS
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
-from robustfeatures.attacks.evaluating.usable_gradients import (
-    NO_GRADIENT,
-    count_without_gradient,
-    cross_entropy_per_image,
-)
+from robustfeatures.attacks.evaluating.usable_gradients import NO_GRADIENT, count_without_gradient
 from robustfeatures.attacks.margins import compute_margins
 from robustfeatures.errors import UserError
 
@@ -73,7 +71,8 @@ def _count_without_gradient(task: AttackTask, parts: Sequence[str]) -> Tensor | 
         return None
     # A loss of margins still has a gradient where the cross-entropy is flat because the network is sure.
     by_margins = {"apgd-t", "fab-t"} & set(parts)
-    return count_without_gradient(task, compute_margins if by_margins else cross_entropy_per_image)
+    cross_entropies = partial(functional.cross_entropy, reduction="none")
+    return count_without_gradient(task, compute_margins if by_margins else cross_entropies)
 
 
 def _find_broken(task: AttackTask, settings: AutoAttack, part: str, eps: float, positions: Tensor) -> Tensor:

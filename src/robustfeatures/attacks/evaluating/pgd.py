@@ -9,13 +9,9 @@ from torch import Tensor
 
 from robustfeatures.attacks.evaluating.refilled_batches import State, attack_in_refilled_batches
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts, Outcome
-from robustfeatures.attacks.evaluating.usable_gradients import (
-    NO_GRADIENT,
-    cross_entropy_per_image,
-    find_gradient,
-    has_no_direction,
-)
+from robustfeatures.attacks.evaluating.usable_gradients import NO_GRADIENT, find_gradient, has_no_direction
 from robustfeatures.attacks.gradient_ascent import ascent_step, keep_finite
+from robustfeatures.attacks.margins import compute_log_odds
 from robustfeatures.engine.randomness import derive_seed
 
 if TYPE_CHECKING:
@@ -31,7 +27,7 @@ def attack(task: AttackTask, settings: PGD) -> Outcome:
     on. An image is done when an iterate is misclassified; it then counts as broken at all larger radii too. The
     iterates are the ones of `robustfeatures.attacks.pgd`. Diagnostics, for each image attacked at a radius:
 
-    - "no gradient": the gradient of the loss at the image is shorter than 1e-12, or has values that are NaN or
+    - "no gradient": the gradient of the loss at the image is shorter than 1e-20, or has values that are NaN or
       infinite, which count as 0 in a step;
     - "loss not raised": the first run did not break the image, and its last iterate has no higher loss than the image;
     - "broken from a random start alone": no run from the image broke it, but a run from a random start did.
@@ -97,7 +93,7 @@ class _PGDRuns:
     def _evaluate(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the loss (m,), whether the prediction is wrong (m,), and the gradient with respect to the images."""
         logits = self.task.network(images)
-        loss = cross_entropy_per_image(logits, labels)
+        loss = compute_log_odds(logits, labels)
         gradient = find_gradient(loss.sum(), images)
         return loss.detach(), logits.detach().argmax(dim=1) != labels, gradient
 

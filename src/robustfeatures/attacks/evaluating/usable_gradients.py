@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from robustfeatures.attacks.evaluating.task import AttackTask, Counts
 from robustfeatures.attacks.norms import TINY
@@ -36,11 +35,6 @@ def find_gradient(loss: Tensor, images: Tensor) -> Tensor:
             "cannot judge it; the attack noise can"
         )
     return gradient
-
-
-def cross_entropy_per_image(logits: Tensor, labels: Tensor) -> Tensor:
-    """The cross-entropy (N,) of logits (N, K) and classes (N,)."""
-    return functional.cross_entropy(logits, labels, reduction="none")
 
 
 def count_without_gradient(task: AttackTask, loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
