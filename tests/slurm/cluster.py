@@ -109,6 +109,25 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+@contextmanager
+def repeated(action: Callable[[], None]) -> Iterator[None]:
+    """Does the action five times a second in a thread, and once more on leaving."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(0.2):
+            action()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        action()
+
+
 class Cluster:
     """The running Slurm. `environment` is what a process needs to use it, the surroundings' variables included."""
 
@@ -163,25 +182,11 @@ class Cluster:
 
     @contextmanager
     def watch(self) -> Iterator[Watch]:
-        """Samples the jobs five times a second; the last states are taken on leaving."""
-        seen, over = Watch(), threading.Event()
+        """Samples the jobs; the last states are taken on leaving."""
+        seen = Watch()
         before = {job.number for job in self.squeue()}
-
-        def sample() -> None:
-            seen.sample([job for job in self.squeue() if job.number not in before])
-
-        def sampling() -> None:
-            while not over.wait(0.2):
-                sample()
-
-        thread = threading.Thread(target=sampling, daemon=True)
-        thread.start()
-        try:
+        with repeated(lambda: seen.sample([job for job in self.squeue() if job.number not in before])):
             yield seen
-        finally:
-            over.set()
-            thread.join()
-            sample()
 
 
 def missing() -> str | None:

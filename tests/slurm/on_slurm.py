@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tests.conftest import Workspace, workspace_in
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, repeated
 
 # Without an accounting database, jobs are asked for with squeue. Each look that finds nothing ended delays the next one
 # by ten seconds, so the first comes when most of these short jobs are over.
@@ -65,7 +64,6 @@ def count_computations(*workspaces: Workspace) -> Iterator[Counter[str]]:
     """
     counts: Counter[str] = Counter()
     logs: dict[int, TextIO] = {}
-    over = threading.Event()
 
     def open_new() -> None:
         for path in (path for each in workspaces for path in (each.folder / "results/logs").rglob("*.log")):
@@ -74,18 +72,8 @@ def count_computations(*workspaces: Workspace) -> Iterator[Counter[str]]:
                 if logs.setdefault(os.fstat(log.fileno()).st_ino, log) is not log:
                     log.close()
 
-    def opening() -> None:
-        while not over.wait(0.2):
-            open_new()
-
-    thread = threading.Thread(target=opening, daemon=True)
-    thread.start()
-    try:
+    with repeated(open_new):
         yield counts
-    finally:
-        over.set()
-        thread.join()
-        open_new()
-        for log in logs.values():
-            counts.update(re.findall(r": computing (\w+)$", log.read(), flags=re.MULTILINE))
-            log.close()
+    for log in logs.values():
+        counts.update(re.findall(r": computing (\w+)$", log.read(), flags=re.MULTILINE))
+        log.close()
