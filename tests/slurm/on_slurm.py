@@ -22,7 +22,8 @@ COMMAND = [
     *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm", "--config", "study=smoke"),
     *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "8", "--latency-wait", "30"),
 ]
-LIMIT_SECONDS = 600
+# Enough for a busy machine. Alone, a run takes a quarter of it.
+LIMIT_SECONDS = 1200
 SETTINGS = "profiles/slurm/settings.yaml"
 
 
