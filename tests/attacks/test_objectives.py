@@ -74,7 +74,7 @@ def test_the_gradient_is_zero_at_the_goal() -> None:
     assert torch.equal(gradient(there, images), torch.zeros_like(images))
 
 
-@pytest.mark.parametrize("margin", [0.0, 20.0, 200.0])
+@pytest.mark.parametrize("margin", [0.0, 20.0, 40.0, 200.0])
 def test_a_confident_network_still_has_a_gradient(margin: float) -> None:
     """Also where the probability of the label rounds to 1: the logit of the label falls, the others rise."""
     logits = torch.tensor([[margin, 0.0, 0.0, -1.0]])

@@ -22,8 +22,7 @@ COMMAND = [
     *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm", "--config", "study=smoke"),
     *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "8", "--latency-wait", "30"),
 ]
-# Enough for a busy machine. Alone, a run takes a quarter of it.
-LIMIT_SECONDS = 1200
+LIMIT_SECONDS = 600
 SETTINGS = "profiles/slurm/settings.yaml"
 
 
@@ -67,11 +66,12 @@ def count_computations(*workspaces: Workspace) -> Iterator[Counter[str]]:
     logs: dict[int, TextIO] = {}
 
     def open_new() -> None:
-        for path in (path for each in workspaces for path in (each.folder / "results/logs").rglob("*.log")):
-            with contextlib.suppress(FileNotFoundError):
-                log = path.open()
-                if logs.setdefault(os.fstat(log.fileno()).st_ino, log) is not log:
-                    log.close()
+        for workspace in workspaces:
+            for path in (workspace.folder / "results/logs").rglob("*.log"):
+                with contextlib.suppress(FileNotFoundError):
+                    log = path.open()
+                    if logs.setdefault(os.fstat(log.fileno()).st_ino, log) is not log:
+                        log.close()
 
     with repeated(open_new):
         yield counts

@@ -72,7 +72,7 @@ def _end_in_every_way(cluster: Cluster, workspace: Workspace) -> None:
         else:
             cluster.end_in(job, 1)
         assert state == "FAILED" or until(lambda job=job: SAVED in job_log(workspace, job), 60)
-        assert cluster.wait(job, *ENDS, "COMPLETED", seconds=300) == state
+        assert cluster.wait(job, *ENDS, "COMPLETED", seconds=120) == state
 
 
 def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ def compute_log_odds(logits: Tensor, labels: Tensor) -> Tensor:
     """The logarithm of the odds against the classes y, log((1 - p_y) / p_y), (N,), of logits (N, K) and classes (N,).
 
     It rises with the cross-entropy, which is log(1 + odds), and its gradient has the same direction. But it has that
-    direction in float32 too. The gradient of the cross-entropy with respect to the logit of y is p_y - 1, which float32
-    rounds to 0 where that logit exceeds all others by 17, and all of it becomes 0 at about 100.
+    direction in float32 too. The gradient of the cross-entropy with respect to the logit of y is p_y - 1. In float32
+    this is 0 where that logit exceeds all others by 17. At about 100 the whole gradient of the cross-entropy is 0.
     """
     own, others = _split(logits, labels)
     return others.logsumexp(dim=1) - own

@@ -31,15 +31,15 @@ class Line:
 
 
 class Sure(nn.Module):
-    """Two logits with the same boundary, and their difference times a factor, all of it in the second logit."""
+    """Two logits with the same boundary, and their difference times a factor, a share of it in the second logit."""
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor: float, share: float) -> None:
         super().__init__()
-        self.factor = factor
+        self.factor, self.share = factor, share
 
     def forward(self, logits: Tensor) -> Tensor:
         difference = self.factor * (logits[:, 1] - logits[:, 0])
-        return torch.stack([torch.zeros_like(difference), difference], dim=1)
+        return torch.stack([(self.share - 1) * difference, self.share * difference], dim=1)
 
 
 @pytest.fixture
@@ -75,14 +75,15 @@ def test_autoattack_reaches_a_linear_models_boundary_and_no_further(line: Line, 
         assert not found[level][exact < 0.95 * eps].any()
 
 
+@pytest.mark.parametrize(("margin", "share"), [(45.0, 0.5), (45.0, 1.0), (200.0, 1.0)])
 @pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_pgd_breaks_a_linear_model_that_is_sure(line: Line, norm: NormName) -> None:
+def test_pgd_breaks_a_linear_model_that_is_sure(line: Line, norm: NormName, margin: float, share: float) -> None:
     exact = line.distances[norm]
     logits = line.network(line.images).detach()
     margins = (logits[:, 1] - logits[:, 0]).abs()
-    # Margins of up to 200 below the larger radius, whose cross-entropy has no gradient in float32. The distances are as
-    # before.
-    network = nn.Sequential(line.network, Sure(200.0 / margins.quantile(0.95).item()))
+    # Below the larger radius margins are up to `margin`. At 45 the cross-entropy has gradients as short as exp(-45) and
+    # none with respect to the logit of the class. At 200 it has no gradient in float32. The distances are as before.
+    network = nn.Sequential(line.network, Sure(margin / margins.quantile(0.95).item(), share))
     radii = tuple(exact.quantile(torch.tensor([0.5, 0.95])).tolist())
     attack = PGD(kind="pgd", steps=40, relative_step_sizes=(0.1,))
     found = replace(line, network=network).withstand(norm, attack, radii)

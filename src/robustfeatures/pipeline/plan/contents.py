@@ -37,7 +37,8 @@ def check_contents(data: Data, where: str) -> None:
     classes = None
     for each, place in data.iterate_fields(where):
         source, listed = find_source(each.source), _list_classes(each)
-        classes = listed if each is data else classes
+        if each is data:
+            classes = listed
         for name in listed or ():
             # Names of classes stand in tables and on the page, which are UTF-8.
             if not is_text(name):
