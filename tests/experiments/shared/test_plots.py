@@ -142,6 +142,18 @@ def test_published_values_without_a_place_stand_at_the_end() -> None:
     assert [hollow_points(axes) for axes in figure.axes] == [[], [(7, 99.0)]]
 
 
+def test_the_published_value_of_a_level_stands_on_the_right_edge_and_at_no_number_of_steps() -> None:
+    rows = make_rows(("line", ("PGD",)), ("steps", (1, 10, 100)))
+    level = pd.DataFrame({"accuracy": [50.0, 52.0]})
+    published = pd.DataFrame({"line": ["CW"], "steps": [0], "accuracy": [48.0]})
+    figure = curves(rows, line="line", x="steps", xlabel="steps", log_x=True, levels={"CW": level}, published=published)
+    (axes,) = figure.axes
+    (mark,) = (line for line in axes.lines if line.get_marker() == "D")
+    assert hollow_points(axes) == [(1.0, 48.0)]
+    assert mark.get_transform() == axes.get_yaxis_transform()
+    assert axes.get_xlim()[1] > 100
+
+
 def test_thick_and_thin_lines_are_named_and_a_single_point_is_a_mark() -> None:
     rows = make_rows(("probe", ("train", "robust")), ("epoch", (1, 2, 7))).assign(smoothed=50.0)
     figure = curves(rows, line="probe", x="epoch", xlabel="epoch", value="smoothed", raw="accuracy")

@@ -24,6 +24,7 @@ from robustfeatures.experiments.shared.plots.style import (
     log_axis,
     make_panels,
     mark_published,
+    mark_published_level,
     published_handle,
     value_axis,
     wrap,
@@ -60,7 +61,7 @@ def curves(
     average, `raw` names what it is the average of, drawn thin. `published` (`results.comparable_rows`) has the columns
     `panel`, `line`, `value` and `x`, drawn as hollow diamonds. Without `x` they stand at the end of the curve. `levels`
     are further rows by name, whose `value` does not depend on `x`: their mean is a line across every panel, with its
-    published value at the beginning.
+    published value on the right edge.
     """
     panels, lines = distinct(rows[panel]) if panel else [None], distinct(rows[line])
     width = 4.5 if len(panels) == 1 else 4.0 if len(panels) == 2 else 3.2
@@ -88,7 +89,7 @@ def curves(
             handles[each] = _draw_level(axes, mine[value], ylabel, number, level_label(each))
             if printed is not None:
                 here = printed[printed[line] == each][value]
-                mark_published(axes, [part[x].min()] * len(here), here.to_list(), COLOURS[number % len(COLOURS)])
+                mark_published_level(axes, here.to_list(), COLOURS[number % len(COLOURS)])
         if panel is not None:
             axes.set_title(wrap(panel_label(name), width - 0.7, TITLE), fontsize=TITLE)
         _scale(axes, rows[x], ylabel, named=axes in leftmost(grid), log_x=log_x)

@@ -183,6 +183,13 @@ def mark_published(axes: Axes, x: Sequence[float], y: Sequence[float], colour: s
         axes.plot(x, y, color=colour, clip_on=False, **PUBLISHED)
 
 
+def mark_published_level(axes: Axes, y: Sequence[float], colour: str) -> None:
+    """Published values that have no place on the horizontal axis, as hollow diamonds on the right edge."""
+    if len(y):
+        right = axes.get_yaxis_transform()
+        axes.plot([1.0] * len(y), y, color=colour, clip_on=False, transform=right, **PUBLISHED)
+
+
 def published_handle() -> Line2D:
     """The legend entry of published values."""
     return Line2D([], [], color="black", label="published", **PUBLISHED)
