@@ -122,7 +122,7 @@ def test_a_neuron_that_prefers_one_centre_is_no_average() -> None:
         "2-class: least over largest lambda of a neuron's own side in percent, least over neurons"
     }
     # 100 x 2 / 5.
-    assert next(claim.values for claim in found if claim.quantity in failing(found)) == pytest.approx([40, 40, 40])
+    assert next(list(claim.values) for claim in found if claim.quantity in failing(found)) == pytest.approx([40, 40, 40])
 
 
 def test_a_neuron_that_holds_nothing_of_its_side_has_the_share_zero() -> None:
@@ -196,7 +196,7 @@ def test_cliffs_as_in_closed_form_grow_as_the_closed_forms_do() -> None:
     }
     exponents = [claim.values[0] for claim in judged if OWN_CLASSES in claim.quantity and "exponent" in claim.quantity]
     assert exponents == pytest.approx([10.0])
-    constant = [claim.values for claim in judged if "over all biases" in claim.quantity]
+    constant = [list(claim.values) for claim in judged if "over all biases" in claim.quantity]
     assert constant == [pytest.approx([5 - 50] * 3), pytest.approx([5 - 70] * 3)]
 
 
@@ -209,7 +209,7 @@ def test_advantages_are_means_over_radii_under_the_least_perturbation() -> None:
     rows.loc[lucky, "accuracy"] = 1.0
     settings = e2.Settings(sweep_clusters=clusters, sweep_dimensions=dimensions)
     found = {
-        (claim.quantity, claim.setting.split(",")[0]): claim.values
+        (claim.quantity, claim.setting.split(",")[0]): list(claim.values)
         for claim in e2.claims(make_results(settings, measurements=rows))
         if "mean over radii" in claim.quantity
     }

@@ -101,7 +101,7 @@ def test_cosines_by_relation() -> None:
 def test_claims_of_heads() -> None:
     """Cosines of Figure 1; lambda of equal weights has the share 100 percent, whatever the cosines are."""
     found = e3.claims(heads())
-    np.testing.assert_allclose([claim.values for claim in found], [[50] * 2, [80] * 2, [100] * 2, [0.3] * 2, [0.1] * 2])
+    np.testing.assert_allclose([list(claim.values) for claim in found], [[50] * 2, [80] * 2, [100] * 2, [0.3] * 2, [0.1] * 2])
     assert {claim.judge()["verdict"] for claim in found} == {"held"}
 
 
@@ -111,7 +111,7 @@ def test_a_neuron_with_one_large_lambda_is_no_average() -> None:
     at = (rows["head"] == e3.TWO_CLASSES) & (rows["neuron"] == 2) & (rows["feature"] == 3)
     rows.loc[at, "coefficient"] = 8.0
     verdicts = {claim.quantity: claim for claim in e3.claims(results) if claim.judge()["verdict"] != "held"}
-    assert [claim.values for claim in verdicts.values()] == [[25.0, 25.0]]
+    assert [list(claim.values) for claim in verdicts.values()] == [[25.0, 25.0]]
     assert all("least over largest lambda" in quantity for quantity in verdicts)
 
 
@@ -196,8 +196,8 @@ def test_the_attack_decides_the_comparison() -> None:
     assert len(table) == 14
     found = e4.claims(sides())
     # The attack that the caption disowns is part of a control alone.
-    assert [claim.values for claim in found if not claim.control] == [[-10.0, -10.0]] * 2
-    assert [claim.values for claim in found if claim.control] == [[39.0, 39.0]] * 2
+    assert [list(claim.values) for claim in found if not claim.control] == [[-10.0, -10.0]] * 2
+    assert [list(claim.values) for claim in found if claim.control] == [[39.0, 39.0]] * 2
     assert {claim.setting for claim in found} == {"parity, summed logits", "parity, largest logit"}
 
 

@@ -174,7 +174,7 @@ def test_the_curves_end_beside_table_1() -> None:
 
 
 def test_claims_of_feature_learning() -> None:
-    assert [claim.values for claim in d3.claims(d3_results())] == [[40.0, 40.0], [50.0, 50.0], [20.0, 20.0]]
+    assert [list(claim.values) for claim in d3.claims(d3_results())] == [[40.0, 40.0], [50.0, 50.0], [20.0, 20.0]]
 
 
 def d4_results(classes: str = "012", **changes: Any) -> Results:
@@ -254,13 +254,13 @@ def test_claims_of_attacks_are_over_the_named_pairs_and_net_of_the_success_witho
     results = d4_results()
     rows = results.measurements
     rows.loc[(rows["source"] == "2") & (rows["target"] == "1"), "reached"] = 99
-    high, considerably, *low = (claim.values for claim in d4.claims(results))
+    high, considerably, *low = (list(claim.values) for claim in d4.claims(results))
     assert high == [40.0, 42.0]
     # 35 and 37 net of the 5 that pass for their target unattacked, against 5.
     assert considerably == [12.5, 13.5]
     assert low == [[15.0, 15.0], [15.0, 15.0]]
     rows.loc[(rows["row"] == "RF-PGD") & (rows["victim"] == "adversarial"), "reached"] = 8
-    assert [claim.values for claim in d4.claims(results)[2:]] == [[15.0, 15.0], [17.0, 17.0]]
+    assert [list(claim.values) for claim in d4.claims(results)[2:]] == [[15.0, 15.0], [17.0, 17.0]]
 
 
 def test_plain_errors_are_no_success_of_an_attack() -> None:
@@ -269,7 +269,7 @@ def test_plain_errors_are_no_success_of_an_attack() -> None:
     rows = results.measurements
     rows.loc[rows["victim"] == "adversarial", ["reached", "before"]] = 30
     low = d4.claims(results)[2:]
-    assert [claim.values for claim in low] == [[20.0, 20.0], [20.0, 20.0]]
+    assert [list(claim.values) for claim in low] == [[20.0, 20.0], [20.0, 20.0]]
     assert len({claim.sentence for claim in low}) == 1
     assert [claim.setting for claim in low] == ["NRF-PGD", "RF-PGD"]
 
@@ -308,7 +308,7 @@ def test_table_2_meets_the_claims_on_the_standard_network() -> None:
             for pair, success in cells.items()
         ]
         high, considerably, *_ = d4.claims(d4_results(measurements=pd.DataFrame(rows), settings=settings))
-        assert high.values == pytest.approx([70.6475])
+        assert list(high.values) == pytest.approx([70.6475])
         assert high.values[0] > high.threshold
         assert considerably.values[0] > considerably.threshold
 

@@ -179,7 +179,7 @@ def test_a_scale_with_a_large_risk_is_no_minimum() -> None:
     by_scale = {0.1: 1.0, 1.0: 0.5, 30.0: 0.0}
     claims = d2_two_minima.claims(results(minima(planted=by_scale, robust=by_scale), D2_SETTINGS))
     judged = {(claim.quantity, claim.setting): claim for claim in claims}
-    assert judged[WITHSTANDS].values == judged[PLANTED].values == [-50.0] * 3
+    assert list(judged[WITHSTANDS].values) == list(judged[PLANTED].values) == [-50.0] * 3
     assert judged[WITHSTANDS].judge()["verdict"] == "contradicted"
     assert judged[ERRORS].judge()["verdict"] == "held"
 

@@ -14,7 +14,9 @@ from annotated_types import MinLen
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.a1_robust_and_nonrobust_sets import choose_eps
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_search import Search, search_needs, select_best_cells
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct, Name
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_NR-images", "D_R-images")
 SECTION = "not-bugs-2019, Section 3.1"
@@ -67,8 +68,6 @@ def table(results: Results) -> pd.DataFrame:
     """One line per architecture, training set and radius, also for the best training of the search."""
     import pandas as pd
 
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     rows = _without_search(results)
     if results.settings.search is not None:
         on = ["architecture", "row"]
@@ -94,11 +93,9 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3.1 on D_R and D_NR, for each architecture, at A1's compared radius."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     rows = _without_search(results)
     return [
-        Claim(f"With another architecture downstream, {sentence}", SECTION, quantity, list(values), setting=name)
+        Claim(f"With another architecture downstream, {sentence}", SECTION, quantity, values, setting=name)
         for name in results.settings.architectures
         for sentence, quantity, values in _compare(rows[rows["architecture"] == name])
     ]
@@ -106,8 +103,6 @@ def claims(results: Results) -> list[Claim]:
 
 def _compare(rows: pd.DataFrame) -> list[tuple[str, str, pd.Series]]:
     """The sentences of A1 on one architecture, what is measured, and its values."""
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     eps = choose_eps(rows)
     clean, robust = ({row: select_by_seed(rows, row=row, eps=at) for row in ("D", *DERIVED_SETS)} for at in (0.0, eps))
     of_robust = f"robust accuracy at eps {eps:g}"

@@ -13,6 +13,8 @@ from annotated_types import Ge, Gt, Len, Lt, MinLen
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "not-bugs-2019, Section 4 and Appendix E"
 # Tolerance of gradient descent and search, in percent of the optimum.
@@ -86,8 +87,6 @@ def _compare(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per theorem, quantity, dimension and adversary: closed form, numerical optimum, difference."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     by = ["theorem", "quantity", "dimension", "adversary"]
     return summarise_seeds(_compare(results), by, values=("closed_form", "numerical", "difference"))
 
@@ -168,8 +167,6 @@ def claims(results: Results) -> list[Claim]:
     """Theorems 1 to 3 and the step from equation 13 to 14, each compared with the numerical optimum."""
     import math
 
-    from robustfeatures.experiments.shared.claims import Claim
-
     settings: Settings = results.settings
     rows = _compare(results)
 
@@ -228,8 +225,6 @@ def _multiplier_claims(rows: pd.DataFrame, settings: Settings) -> list[Claim]:
     """Theorem 2's bounds on lambda: with eps for their eps^1/2, and the order of growth as printed."""
     import math
 
-    from robustfeatures.experiments.shared.claims import Claim
-
     low, high = (rows[rows["quantity"] == f"lambda over its {end} bound"] for end in ("lower", "upper"))
     within = [
         min(float((found["numerical"] - 1).min()), float((1 - high[high["seed"] == seed]["numerical"]).min()))
@@ -254,7 +249,7 @@ def _multiplier_claims(rows: pd.DataFrame, settings: Settings) -> list[Claim]:
             "Theorem 2, as printed: lambda grows no faster than eps^-1/2 as eps falls",
             SECTION,
             f"0.5 minus the exponent between eps {first:g} and {second:g} sqrt(d), least over dimensions",
-            list((0.5 - growth).groupby("seed").min()),
+            (0.5 - growth).groupby("seed").min(),
         ),
     ]
 

@@ -13,6 +13,8 @@ from annotated_types import Len
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "not-bugs-2019, Section 4, Appendix D.10 and Figure 14"
 ACCURACIES = ("clean", "linf", "l2")
@@ -66,8 +67,6 @@ def _accuracies_in_percent(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training and loss: the unit weights, the least margin under attack, and accuracies."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     values = ("weight_1", "weight_2", "least_margin", *ACCURACIES)
     return summarise_seeds(_accuracies_in_percent(results), ["training", "loss"], values=values)
 
@@ -122,8 +121,6 @@ def _boundary(angle: float) -> Any:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 4 on Figure 14."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     rows = _accuracies_in_percent(results)
 
     def over(training: str, column: str, how: str) -> list[float]:

@@ -12,6 +12,8 @@ from annotated_types import MinLen
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.study.parameters import Distinct
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE_MODELS = ("standard", "adversarial")
 DERIVED_SETS = ("D_NR", "D_R")
@@ -58,8 +59,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per row and radius."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     return add_published(summarise_seeds(results.evaluations, ["row", "eps"]), results, ["row", "eps"])
 
 
@@ -85,9 +84,6 @@ def choose_eps(evaluations: pd.DataFrame) -> float:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3.1 on these rows, at the radius of `choose_eps`."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     starts = results.settings.starts
     compared_eps = choose_eps(results.evaluations)
 
@@ -108,7 +104,7 @@ def claims(results: Results) -> list[Claim]:
             sentence,
             SECTION,
             f"{at}: {more.format(start)} minus {less.format(start)}",
-            list(robust(more.format(start)) - robust(less.format(start))),
+            robust(more.format(start)) - robust(less.format(start)),
             setting=f"from {start}",
         )
         for sentence, more, less in compared
@@ -119,7 +115,7 @@ def claims(results: Results) -> list[Claim]:
             "Training on D_NR yields almost no robustness (0.82 and 1.50 of 87.68 and 45.60: taken as a tenth)",
             SECTION,
             f"D_NR-{start}: a tenth of clean accuracy minus {at}",
-            list(0.1 * clean(f"D_NR-{start}") - robust(f"D_NR-{start}")),
+            0.1 * clean(f"D_NR-{start}") - robust(f"D_NR-{start}"),
             setting=f"from {start}",
         )
         for start in starts
@@ -129,7 +125,7 @@ def claims(results: Results) -> list[Claim]:
             "Training on D_R attains good standard accuracy (85.40 and 84.10 of 95.25: taken as four fifths)",
             SECTION,
             f"clean accuracy: D_R-{start} minus four fifths of standard",
-            list(clean(f"D_R-{start}") - 0.8 * clean("standard")),
+            clean(f"D_R-{start}") - 0.8 * clean("standard"),
             setting=f"from {start}",
         )
         for start in starts
@@ -140,7 +136,7 @@ def claims(results: Results) -> list[Claim]:
                 "Training on D_NR leads to good standard accuracy (87.68 of 95.25: taken as nine tenths)",
                 SECTION,
                 "clean accuracy: D_NR-images minus nine tenths of standard",
-                list(clean("D_NR-images") - 0.9 * clean("standard")),
+                clean("D_NR-images") - 0.9 * clean("standard"),
                 setting="from images",
             )
         )
@@ -150,7 +146,7 @@ def claims(results: Results) -> list[Claim]:
                 "D_NR from noise leads to a worse standard accuracy than D_NR from images",
                 "not-bugs-2019, Appendix D.1",
                 "clean accuracy: D_NR-images minus D_NR-noise",
-                list(clean("D_NR-images") - clean("D_NR-noise")),
+                clean("D_NR-images") - clean("D_NR-noise"),
             )
         )
     return found

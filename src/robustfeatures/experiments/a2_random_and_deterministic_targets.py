@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_search import TEST, Search, search_needs, select_best_cells
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_rand", "D_det", "D_rand-robust", "D_det-robust")
 # Clean accuracy on D and on D relabelled by t(y): A7 reads the same evaluations.
@@ -62,8 +63,6 @@ def table(results: Results) -> pd.DataFrame:
     """One line per training set, and one for the best training of the search on it."""
     import pandas as pd
 
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     rows = _clean(results)
     if results.settings.search is not None:
         tested = results.histories[results.histories["probe"] == TEST]
@@ -90,9 +89,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3.2 and Appendix D.4 on these rows."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     accuracy = {row: select_by_seed(_clean(results), row=row) for row in ("D", *DERIVED_SETS)}
     chance = percent(1 / results.evaluations["classes"].iloc[0])
     source, appendix = "not-bugs-2019, Section 3.2 and Table 1", "not-bugs-2019, Appendix D.4 and Table 9"
@@ -101,7 +97,7 @@ def claims(results: Results) -> list[Claim]:
             "Standard training on relabelled adversarial examples generalises to the original test set",
             source,
             f"clean accuracy: {name} minus chance",
-            list(accuracy[name] - chance),
+            accuracy[name] - chance,
             setting=name,
         )
         for name in ("D_rand", "D_det")
@@ -110,14 +106,14 @@ def claims(results: Results) -> list[Claim]:
             "D_rand teaches more of the original test set than D_det",
             source,
             "clean accuracy: D_rand minus D_det",
-            list(accuracy["D_rand"] - accuracy["D_det"]),
+            accuracy["D_rand"] - accuracy["D_det"],
         ),
         *(
             Claim(
                 "A set made with a robust model leads to a worse accuracy on the original test set",
                 appendix,
                 f"clean accuracy: {name} minus {name}-robust",
-                list(accuracy[name] - accuracy[f"{name}-robust"]),
+                accuracy[name] - accuracy[f"{name}-robust"],
                 setting=name,
             )
             for name in ("D_rand", "D_det")

@@ -19,6 +19,15 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import (
+    FEWEST_CLUSTERS,
+    add_published,
+    average_architectures,
+    correlation,
+    count_clusters,
+    summarise_seeds,
+)
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct, Name
@@ -27,7 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.pipeline.plan.recipe import Recipe
 
 SECTION = "not-bugs-2019, Section 3.3 and Figure 3"
@@ -115,8 +123,6 @@ def _rates_of_own_network(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per source, target and kind of attack; `accuracy` is the target architecture's on D, from D_det."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     both = _rates(results).merge(_downstream_accuracies(results), on=["target", "seed"])
     values = ("transfer_rate", "accuracy")
     columns = ["row", "target", "attack"]
@@ -136,14 +142,6 @@ def claims(results: Results) -> list[Claim]:
     The interval is over architectures (Fisher's z), on means over seeds: more seeds are not more architectures. With
     fewer than five clusters of accuracies the claim is not tested. If accuracies or rates are constant, r counts as 0.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import (
-        FEWEST_CLUSTERS,
-        average_architectures,
-        correlation,
-        count_clusters,
-    )
-
     beside = _rates_of_own_network(results)
     found = []
     for attack, where in zip(ATTACKS, (SECTION, APPENDIX), strict=True):

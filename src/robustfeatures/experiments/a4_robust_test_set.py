@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.a1_robust_and_nonrobust_sets import choose_eps
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 # The derived sets, and the start of the optimisation of each.
 DERIVED_SETS = {"D_R-images": "images", "D_R-noise": "noise"}
@@ -58,8 +59,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per derived set, test set and radius."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     columns = ["row", "test_set", "eps"]
     return add_published(summarise_seeds(results.evaluations, columns), results, columns)
 
@@ -83,9 +82,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Appendix D.3 on these rows, at A1's compared radius."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = results.evaluations
     eps = choose_eps(rows)
     compared = (
@@ -97,10 +93,8 @@ def claims(results: Results) -> list[Claim]:
             sentence,
             SECTION,
             f"{name}, robust accuracy at eps {eps:g}: {more} minus {less}",
-            list(
-                select_by_seed(rows, row=name, test_set=more, eps=eps)
-                - select_by_seed(rows, row=name, test_set=less, eps=eps)
-            ),
+            select_by_seed(rows, row=name, test_set=more, eps=eps)
+            - select_by_seed(rows, row=name, test_set=less, eps=eps),
             setting=f"from {start}",
         )
         for name, start in DERIVED_SETS.items()

@@ -18,6 +18,8 @@ from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.a1_robust_and_nonrobust_sets import Starts
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "not-bugs-2019, Appendix D.2"
 CW = CarliniWagner(kind="cw-l2", searches=9, steps=1000)
@@ -95,8 +96,6 @@ def _at_radius(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per derived set, attack and number of steps."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     on = ["row", "under", "steps", "eps"]
     return add_published(summarise_seeds(_at_radius(results), on), results, on)
 
@@ -137,9 +136,6 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _claims_on_one_set(rows: pd.DataFrame, settings: Settings, setting: str) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     least = rows.groupby("seed")["accuracy"].min()
     longest = max(settings.steps)
     shorter = max(steps for steps in settings.steps if steps <= longest / 2)
@@ -149,7 +145,7 @@ def _claims_on_one_set(rows: pd.DataFrame, settings: Settings, setting: str) -> 
             "Over all attacks and step sizes, the accuracy does not drop by more than 2 points",
             SECTION,
             f"eps {settings.eps:g}: least accuracy over all attacks minus that under the study's attacks",
-            list(least - select_by_seed(rows, under=STUDY)),
+            least - select_by_seed(rows, under=STUDY),
             threshold=-2.0,
             setting=setting,
         ),
@@ -157,7 +153,7 @@ def _claims_on_one_set(rows: pd.DataFrame, settings: Settings, setting: str) -> 
             "The accuracy plateaus as PGD takes more steps (taken as 1 point)",
             SECTION,
             f"eps {settings.eps:g}: accuracy under PGD of {longest} steps minus {shorter} steps",
-            list(pgd[longest] - pgd[shorter]),
+            pgd[longest] - pgd[shorter],
             threshold=-1.0,
             setting=setting,
         ),
@@ -165,7 +161,7 @@ def _claims_on_one_set(rows: pd.DataFrame, settings: Settings, setting: str) -> 
             "PGD and CW-L2 reach the same accuracy (taken as 2 points)",
             SECTION,
             f"eps {settings.eps:g}: minus the distance between CW-L2 and PGD of {longest} steps",
-            list(-(select_by_seed(rows, under=SEARCH) - pgd[longest]).abs()),
+            -(select_by_seed(rows, under=SEARCH) - pgd[longest]).abs(),
             threshold=-2.0,
             setting=setting,
         ),
@@ -184,8 +180,8 @@ EXPERIMENT = Experiment(
     names={"row": "trained on", "under": "attack"},
     caption=(
         "Accuracy on the test split of D of models trained on D_R, against the number of steps of PGD. The levels are "
-        "the accuracies under the L2 attack of Carlini and Wagner (CW); the published one is on the right edge. For each "
-        "number of PGD steps several step sizes are tried. An image counts as correct only if it withstands all of "
-        "them. Lines are means over seeds, bands standard deviations."
+        "the accuracies under the L2 attack of Carlini and Wagner (CW); the published one is on the right edge. For "
+        "each number of PGD steps several step sizes are tried. An image counts as correct only if it withstands all "
+        "of them. Lines are means over seeds, bands standard deviations."
     ),
 )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Probe
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_rand", "D_rand-robust", "D_det", "D_det-robust")
 PROBES = (
@@ -65,8 +66,6 @@ def _parts(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per derived set and part of its curve."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     columns = ["row", "epochs", "eps"]
     return add_published(summarise_seeds(_parts(results), columns), results, columns)
 
@@ -93,19 +92,14 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Appendix D.4 on these curves."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     parts = _parts(results)
     return [
         Claim(
             "Accuracy on D declines as training on a set made with a robust model goes on",
             SECTION,
             f"{name}-robust, accuracy on D: mean over the second quarter of the epochs minus mean over the last",
-            list(
-                select_by_seed(parts, row=f"{name}-robust", epochs=SECOND_QUARTER)
-                - select_by_seed(parts, row=f"{name}-robust", epochs=LAST_QUARTER)
-            ),
+            select_by_seed(parts, row=f"{name}-robust", epochs=SECOND_QUARTER)
+            - select_by_seed(parts, row=f"{name}-robust", epochs=LAST_QUARTER),
             setting=name,
         )
         for name in ("D_rand", "D_det")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_det", "D_det-robust")
 TEST_SETS = {0: "D", 1: "relabelled D"}
@@ -40,8 +41,6 @@ def _name_test_sets(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and test set."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     return add_published(
         summarise_seeds(_name_test_sets(results), ["row", "test_set", "eps"]), results, ["row", "test_set", "eps"]
     )
@@ -66,8 +65,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Appendix D.6 on these rows."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
 
     def on(row: str, shift: int) -> pd.Series:
         return select_by_seed(results.evaluations, row=row, label_shift=shift)
@@ -77,13 +74,13 @@ def claims(results: Results) -> list[Claim]:
             "D_det made with a robust model teaches the permuted labels, by robust features",
             SECTION,
             "D_det-robust: accuracy on relabelled D minus accuracy on D",
-            list(on("D_det-robust", 1) - on("D_det-robust", 0)),
+            on("D_det-robust", 1) - on("D_det-robust", 0),
         ),
         Claim(
             "D_det made with a standard model teaches the true labels rather than the permuted ones",
             SECTION,
             "D_det: accuracy on D minus accuracy on relabelled D",
-            list(on("D_det", 0) - on("D_det", 1)),
+            on("D_det", 0) - on("D_det", 1),
         ),
     ]
 

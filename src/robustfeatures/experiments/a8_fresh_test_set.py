@@ -20,6 +20,8 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct, Name
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.pipeline.plan.recipe import Recipe
 
 DERIVED_SETS = ("D_rand", "D_det")
@@ -143,8 +144,6 @@ def _with_fit(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per model and test set, and the prediction of the fit."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     columns = ["row", "test_set", "eps"]
     return add_published(summarise_seeds(_with_fit(results), columns), results, columns)
 
@@ -166,9 +165,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Appendix D.7 on these rows."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = _clean(results)
     settings: Settings = results.settings
     chance = percent(1 / rows["classes"].iloc[0])
@@ -181,7 +177,7 @@ def claims(results: Results) -> list[Claim]:
             "Models of relabelled adversarial examples generalise to images that no choice was made on",
             SECTION,
             f"accuracy on {settings.fresh_name}: {name} minus chance",
-            list(fresh[name] - chance),
+            fresh[name] - chance,
             setting=name,
             control=control,
         )
@@ -191,7 +187,7 @@ def claims(results: Results) -> list[Claim]:
             "These models do better on such images than the linear fit through models of D predicts",
             SECTION,
             f"accuracy on {settings.fresh_name}: {name} minus the prediction",
-            list(fresh[name] - select_by_seed(predicted, row=name)),
+            fresh[name] - select_by_seed(predicted, row=name),
             setting=name,
             control=control,
         )

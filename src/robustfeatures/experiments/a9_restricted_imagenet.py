@@ -7,15 +7,13 @@ are A10's. The paper prints no numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import select_by_seed
 from robustfeatures.pipeline.plan.pieces import Pieces
-
-if TYPE_CHECKING:
-    from robustfeatures.experiments.shared.claims import Claim
 
 ROWS = (*a1.SOURCE_MODELS, "D_R-images")
 # The radius in the legend of Figure 12. Table 4 has 3, for training and evaluation on Restricted ImageNet.
@@ -35,9 +33,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def claims(results: Results) -> list[Claim]:
     """The results of Figure 12, at its radius where the study has it, and at the largest, that of training."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = results.evaluations
     radii = [eps for eps in sorted(rows["eps"].unique()) if eps in (FIGURE_EPS, rows["eps"].max())]
     compared = (
@@ -49,7 +44,7 @@ def claims(results: Results) -> list[Claim]:
             f"{sentence} (Restricted ImageNet)",
             SECTION,
             f"robust accuracy at eps {eps:g}: {more} minus {less}",
-            list(select_by_seed(rows, row=more, eps=eps) - select_by_seed(rows, row=less, eps=eps)),
+            select_by_seed(rows, row=more, eps=eps) - select_by_seed(rows, row=less, eps=eps),
             setting=f"eps {eps:g}",
         )
         for sentence, more, less in compared

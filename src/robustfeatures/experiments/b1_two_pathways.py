@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import LOGISTIC_REGRESSION, Pieces
 from robustfeatures.training.settings import Probe
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 4.2"
 CORRELATION = "performance correlation"
@@ -151,8 +152,6 @@ def _select_last_epoch(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per pathway and probe: the value after the last epoch, and the epoch at which the curve turns."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     rows = _select_last_epoch(results).merge(_find_turning_epochs(results), on=CURVE, how="left")
     summary = summarise_seeds(rows, ["row", "probe", "images", "eps"], values=("accuracy", "turning_epoch"))
     return add_published(summary, results, ["row", "probe", "eps"])
@@ -199,9 +198,6 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     last = _select_last_epoch(results)
     epochs = results.histories.groupby("row")["epoch"].transform("max")
     quarter = results.histories[results.histories["epoch"] <= epochs / 4]
@@ -257,15 +253,12 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
         ),
     ]
     return [
-        Claim(sentence, SECTION, quantity, list(values), setting=suffix.removeprefix(", "))
+        Claim(sentence, SECTION, quantity, values, setting=suffix.removeprefix(", "))
         for sentence, quantity, values in compared
     ]
 
 
 def _figure_1_claims(results: Results) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     own = {"pathway": PATHWAY_1, "variant": ""}
     ends = {
         probe: select_by_seed(_select_last_epoch(results), probe=probe, **own) for probe in ("robust", "non-robust")
@@ -275,7 +268,7 @@ def _figure_1_claims(results: Results) -> list[Claim]:
             "Pathway 1 ends with more non-robust than robust features",
             f"{SECTION} and Figure 1",
             "non-robust minus robust, last epoch",
-            list(ends["non-robust"] - ends["robust"]),
+            ends["non-robust"] - ends["robust"],
         )
     ]
     turns, histories = _find_turning_epochs(results), results.histories
@@ -299,7 +292,7 @@ def _figure_1_claims(results: Results) -> list[Claim]:
                 f"a tenth of {epochs} epochs minus the difference of the two epochs, in percent of the training (the "
                 "difference counts as 100 if a curve turns in the last tenth); "
                 f"mean epochs {robust.mean():.1f} (robust), {correlation.mean():.1f} (correlation)",
-                list(percent(SAME_EPOCH - apart)),
+                percent(SAME_EPOCH - apart),
             )
         )
     return found

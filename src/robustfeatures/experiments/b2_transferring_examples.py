@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from robustfeatures.derived.settings import Transferring
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_rows import TEST_SETS, name_test_sets, varied_fields
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 3 and Figure 2"
 # The second network on the same data has random draws of its own.
@@ -85,8 +86,6 @@ def _mark_chosen(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per half, cell and set; `chosen` marks the cell with the best validation accuracy on D."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     rows = _mark_chosen(results)
     by = ["row", *varied_fields(rows), "chosen", "test_set", "eps"]
     return add_published(summarise_seeds(rows, by), results, ["row", "test_set"])
@@ -113,9 +112,6 @@ def claims(results: Results) -> list[Claim]:
     features gives the true class as often as any other class that is not t(y). So it is right on D in
     (100 - accuracy on D_shift) / (C - 1) percent. With two classes there is no other class, and nothing to test.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = _mark_chosen(results)
     rows = rows[rows["chosen"] == "yes"]
 
@@ -129,19 +125,19 @@ def claims(results: Results) -> list[Claim]:
             "A model trained on the examples that transfer generalises to D rather than to D_shift",
             SECTION,
             "accuracy on D minus accuracy on D_shift",
-            list(on(yes, "D") - on(yes, "D_shift")),
+            on(yes, "D") - on(yes, "D_shift"),
         ),
         Claim(
             "A model trained on the examples that do not transfer generalises to D_shift rather than to D",
             SECTION,
             "accuracy on D_shift minus accuracy on D",
-            list(on(no, "D_shift") - on(no, "D")),
+            on(no, "D_shift") - on(no, "D"),
         ),
         Claim(
             "Examples that transfer contain more of the predictive non-robust features than those that do not",
             "two-pathways-2021, Section 3, Claim 1",
             "accuracy on D: transferring minus not transferring",
-            list(on(yes, "D") - on(no, "D")),
+            on(yes, "D") - on(no, "D"),
         ),
         Claim(
             "Examples that do not transfer contain no predictive non-robust features (the true class is given as often "

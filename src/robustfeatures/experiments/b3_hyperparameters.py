@@ -12,7 +12,9 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.b1_two_pathways import margin_over_nine_tenths
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_rows import TEST_SETS, name_test_sets, varied_fields
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 4.2, Appendix C and Table 5"
 TABLE = "two-pathways-2021, Appendix C and Table 5"
@@ -57,8 +58,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per cell and set."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     rows = name_test_sets(results.evaluations)
     by = [*varied_fields(rows), "test_set"]
     return add_published(summarise_seeds(rows, [*by, "eps"]), results, by)
@@ -117,7 +116,6 @@ def find_crossing(line: pd.DataFrame) -> tuple[float, float, float]:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 4.2 and Appendix C on the cells without regularisation, and on the series."""
-    from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.turning_points import fit_transition
 
     line = select_series(results)
@@ -139,7 +137,7 @@ def claims(results: Results) -> list[Claim]:
             "With weight decay a network takes pathway 1: it learns non-robust features too",
             SECTION,
             f"accuracy on D: weight decay {decays[-1]:g} minus weight decay {decays[0]:g}",
-            list(learned.iloc[:, -1] - learned.iloc[:, 0]),
+            learned.iloc[:, -1] - learned.iloc[:, 0],
         ),
         Claim(
             "The transition is sharp (the middle half of it is taken within half the weight decay at which they cross)",
@@ -155,8 +153,6 @@ def _unregularised_claims(results: Results) -> list[Claim]:
 
     Section 4.2 counts a high learning rate as regularisation too. Table 5 has pathway 2 at a rate of 0.1.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-
     rows = compute_gaps(results)
     rows = rows[rows[DECAY] == 0]
     if "augmentation" in rows:
@@ -170,7 +166,7 @@ def _unregularised_claims(results: Results) -> list[Claim]:
             "(taken as nine tenths)",
             TABLE,
             "accuracy on D_shift minus nine times accuracy on D",
-            list(margin_over_nine_tenths(cell["D_shift"], cell["D"])),
+            margin_over_nine_tenths(cell["D_shift"], cell["D"]),
             setting=name,
         )
         for name, cell in cells or [("", rows)]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.experiments.b2_transferring_examples import make_second_model
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.training.settings import Adversary, Probe, ProbeAttack
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 4.2 and Figure 4"
 ATTACK = "attack success"
@@ -96,8 +97,6 @@ def table(results: Results) -> pd.DataFrame:
     """One line per network and probe, after the last epoch, and one with the gap that says whether it overfits."""
     import pandas as pd
 
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     last = _select_last_epoch(results)
     validation = last[last["probe"] == "validation"].set_index(["row", "seed"])
     train = last[last["probe"] == "train"].set_index(["row", "seed"])
@@ -127,9 +126,6 @@ def claims(results: Results) -> list[Claim]:
 
     Those on the overfit network have no values if it does not overfit.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     last = _select_last_epoch(results)
 
     def at(row: str, probe: str) -> pd.Series:
@@ -160,9 +156,9 @@ def claims(results: Results) -> list[Claim]:
         ),
     ]
     return [
-        Claim(succeed, SECTION, f"attack success minus {HIGH:g}", list(at("normal", ATTACK) - HIGH), setting="normal"),
+        Claim(succeed, SECTION, f"attack success minus {HIGH:g}", at("normal", ATTACK) - HIGH, setting="normal"),
         *(
-            Claim(sentence, SECTION, quantity, list(values), setting=setting)
+            Claim(sentence, SECTION, quantity, values, setting=setting)
             if overfits
             else Claim(sentence, SECTION, quantity + left_out, [], setting=setting)
             for sentence, quantity, values, setting in found

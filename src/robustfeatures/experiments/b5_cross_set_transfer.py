@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 6 and Table 2"
 WEAKER = " (two halves of one source: the weaker test)"
@@ -73,8 +74,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and test set."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     return add_published(
         summarise_seeds(results.evaluations, ["row", "tested_on", "eps"]), results, ["row", "tested_on", "eps"]
     )
@@ -96,9 +95,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 6 on the two models trained on D_det."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     chance = percent(1 / results.evaluations["classes"].iloc[0])
     first, second = results.settings.first.data, results.settings.second.data
     weaker = "" if results.settings.independent else WEAKER
@@ -107,7 +103,7 @@ def claims(results: Results) -> list[Claim]:
             "The non-robust features of one data set generalise to another",
             SECTION,
             f"accuracy on {target} after training on the D_det of {source}, minus chance",
-            list(select_by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - chance),
+            select_by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - chance,
             setting=f"{source} to {target}{weaker}",
         )
         for source, target in ((first, second), (second, first))

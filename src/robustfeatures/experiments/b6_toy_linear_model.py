@@ -15,6 +15,8 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 5 and Appendix A"
 DERIVATION = "our derivation, in theory/toy_linear_model.py"
@@ -195,8 +196,6 @@ def _index(rows: pd.DataFrame) -> pd.MultiIndex:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per p and n: the share of cells in which each rule is right."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     shares = _judge_cells(results).groupby(["p", "examples", "seed"], sort=False)[list(VALUES)].mean().reset_index()
     return summarise_seeds(shares, ["p", "examples"], values=VALUES)
 
@@ -289,8 +288,6 @@ def claims(results: Results) -> list[Claim]:
     The share of all cells in which a threshold is right depends on the grid; the table has it. A claim reads only the
     cells between the two thresholds.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-
     settings: Settings = results.settings
     judged = _judge_cells(results)
     most = max(settings.simulated_examples + settings.limit_examples)
@@ -338,9 +335,9 @@ def claims(results: Results) -> list[Claim]:
         ),
     ]
     return [
-        *(Claim(sentence, SECTION, quantity, list(values), least) for sentence, quantity, values, least in found),
+        *(Claim(sentence, SECTION, quantity, values, least) for sentence, quantity, values, least in found),
         *(
-            Claim(sentence, DERIVATION, quantity, list(values), least, control=True)
+            Claim(sentence, DERIVATION, quantity, values, least, control=True)
             for sentence, quantity, values, least in controls
         ),
     ]

@@ -14,6 +14,8 @@ from annotated_types import Gt, Len, Lt
 
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Training
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "two-pathways-2021, Section 2"
 EYES, PIXEL = "eyes set to the new label", "pixel set to the new label"
@@ -94,8 +95,6 @@ def _shares(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set, quantity and feature, after the last epoch."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     return summarise_seeds(_select_last_epoch(results), ["trained_on", "quantity", "feature"], values=("value",))
 
 
@@ -186,9 +185,6 @@ def _curves(axes: Axes, rows: pd.DataFrame) -> list[Any]:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 2 on the learned features, and inequalities (6) to (8), by which f4 is contaminated."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     shares = _shares(results)
     effects = [
         ("Lighter eyes, new label: the network learns snout => cat", EYES, "snout", -1),
@@ -202,7 +198,7 @@ def claims(results: Results) -> list[Claim]:
             sentence,
             SECTION,
             f"effect of {feature} towards {'dog' if sign > 0 else 'cat'} (percent of all)",
-            list(sign * select_by_seed(shares, value="share", trained_on=trained_on, feature=feature)),
+            sign * select_by_seed(shares, value="share", trained_on=trained_on, feature=feature),
         )
         for sentence, trained_on, feature, sign in effects
     ]
@@ -211,16 +207,12 @@ def claims(results: Results) -> list[Claim]:
 
 def _value(results: Results, trained_on: str, quantity: str, feature: str) -> pd.Series:
     """One quantity after the last epoch, by seed."""
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     return select_by_seed(
         _select_last_epoch(results), value="value", trained_on=trained_on, quantity=quantity, feature=feature
     )
 
 
 def _accuracy_claims(results: Results) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-
     eyes = _value(results, EYES, "accuracy", "D")
     flipped = _value(results, PIXEL, "accuracy", "flipped D")
     return [
@@ -228,21 +220,19 @@ def _accuracy_claims(results: Results) -> list[Claim]:
             "Since the eye colour is predictive, the network has non-trivial performance on D",
             SECTION,
             f"{EYES}: accuracy on D minus 50",
-            list(eyes - 50),
+            eyes - 50,
         ),
         # With two classes the accuracy on flipped D is 100 minus that on D, so that both halves are one claim.
         Claim(
             "What is learned from a changed first pixel is not helpful on D, but useful on the flipped distribution",
             SECTION,
             f"{PIXEL}: accuracy on flipped D minus 50",
-            list(flipped - 50),
+            flipped - 50,
         ),
     ]
 
 
 def _contamination_claims(results: Results) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-
     def value(trained_on: str, quantity: str, feature: str) -> pd.Series:
         return _value(results, trained_on, quantity, feature)
 
@@ -261,14 +251,14 @@ def _contamination_claims(results: Results) -> list[Claim]:
     ]
     return [
         *(
-            Claim(sentence, f"{SECTION}, equations 6 to 8", "100 times the value or difference", list(percent(values)))
+            Claim(sentence, f"{SECTION}, equations 6 to 8", "100 times the value or difference", percent(values))
             for sentence, values in contaminated
         ),
         Claim(
             "An attack on a network of D turns the eyes towards the new label (dogs get lighter eyes)",
             "two-pathways-2021, Section 3",
             f"{ATTACKED}: 100 times the usefulness of dark eyes for the new label",
-            list(percent(value(ATTACKED, "usefulness", "dark eyes"))),
+            percent(value(ATTACKED, "usefulness", "dark eyes")),
         ),
     ]
 

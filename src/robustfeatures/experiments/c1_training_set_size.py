@@ -27,6 +27,8 @@ from robustfeatures.experiments.shared.at_odds import (
     round_eps,
     training_name,
 )
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 2 and Figures 1 and 6"
 # Placeholder for the size of the whole training set, which is unknown while planning.
@@ -197,8 +198,6 @@ def _find_crossings(rows: pd.DataFrame) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm, radius and size; `crossing` is the size at which the radius stops helping."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     rows = _count_training_images(results)
     by = ["norm", "eps_train", "samples"]
     summary = summarise_seeds(rows.sort_values(by), by)
@@ -238,8 +237,6 @@ def _compute_transfer(results: Results) -> pd.DataFrame:
 
 def measured_claims(results: Results) -> list[Claim]:
     """The claim of Section 2.2: adversarial examples of one network change the predictions of the other."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     transfer = results.settings.transfer
     if transfer is None:
         return []
@@ -250,15 +247,13 @@ def measured_claims(results: Results) -> list[Claim]:
             "Adversarial examples transfer between classifiers trained on independent samples",
             f"{PAPER}, Section 2.2",
             f"change of prediction (%), {budget}: by examples of the other network minus by random noise",
-            list((found["transferred"] - found["noise"]).dropna()),
+            (found["transferred"] - found["noise"]).dropna(),
         )
     ]
 
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 2 on these lines, averaged over the radii of each norm."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     gains = _compute_gains(_count_training_images(results))
     found = []
     for norm in gains["norm"].unique():
@@ -269,21 +264,21 @@ def claims(results: Results) -> list[Claim]:
                 "With few training images adversarial training raises accuracy on clean images",
                 SOURCE,
                 f"accuracy: adversarial minus standard on {fewest} images, mean over eps_train",
-                list(mean[fewest]),
+                mean[fewest],
                 setting=norm,
             ),
             Claim(
                 "With all training images adversarial training lowers accuracy on clean images",
                 SOURCE,
                 f"accuracy: standard minus adversarial on {most} images, mean over eps_train",
-                list(-mean[most]),
+                -mean[most],
                 setting=norm,
             ),
             Claim(
                 "The gain from adversarial training shrinks as training images are added",
                 SOURCE,
                 f"gain on {fewest} minus gain on {most} images, mean over eps_train",
-                list(mean[fewest] - mean[most]),
+                mean[fewest] - mean[most],
                 setting=norm,
             ),
         ]

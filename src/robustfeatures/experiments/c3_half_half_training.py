@@ -15,6 +15,8 @@ from robustfeatures.experiments.shared.at_odds import (
     make_network,
     round_eps,
 )
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.experiments.shared.units import CORRELATIONS
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Appendix B and Table 4"
 # The share of natural images in each batch.
@@ -66,8 +67,6 @@ def _name_attacks(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm, radius, training, and attack or none."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     by = ["norm", "eps_train", "row", "under"]
     return add_published(summarise_seeds(_name_attacks(results), by), results, by)
 
@@ -94,8 +93,6 @@ def _name_bars(rows: pd.DataFrame) -> pd.DataFrame:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Appendix B on Table 4, averaged over all radii of a norm."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     rows = _name_attacks(results)
     found = _claims_on_proportion(rows)
     for norm in rows["norm"].unique():
@@ -105,21 +102,21 @@ def claims(results: Results) -> list[Claim]:
                 "Half-half training has better accuracy on clean images than robust training",
                 SOURCE,
                 "clean accuracy: half-half minus robust, mean over eps_train",
-                list(wide["half-half", "no attack"] - wide["robust", "no attack"]),
+                wide["half-half", "no attack"] - wide["robust", "no attack"],
                 setting=norm,
             ),
             Claim(
                 "Half-half training has less robust accuracy than robust training",
                 SOURCE,
                 "accuracy under attack: robust minus half-half, mean over eps_train",
-                list(wide["robust", "attack"] - wide["half-half", "attack"]),
+                wide["robust", "attack"] - wide["half-half", "attack"],
                 setting=norm,
             ),
             Claim(
                 "Half-half training too lowers accuracy on clean images",
                 SOURCE,
                 "clean accuracy: standard minus half-half, mean over eps_train",
-                list(wide[STANDARD, "no attack"] - wide["half-half", "no attack"]),
+                wide[STANDARD, "no attack"] - wide["half-half", "no attack"],
                 setting=norm,
             ),
         ]
@@ -128,7 +125,6 @@ def claims(results: Results) -> list[Claim]:
 
 def _claims_on_proportion(rows: pd.DataFrame) -> list[Claim]:
     """A claim on what half-half training gains and loses, if there are enough radii for a trend."""
-    from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.sweeps import rank_correlation
 
     wide = rows.pivot_table(index=["seed", "norm", "eps_train"], columns=["row", "under"], values="accuracy")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from robustfeatures.derived.settings import LossGradient
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.perception import PerceptionSettings, make_networks, select_images
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 3 and Figure 2"
 NUMBERS = ["alignment", "low_frequency", "density"]
@@ -64,7 +65,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 def table(results: Results) -> pd.DataFrame:
     """One line per network."""
     from robustfeatures.experiments.shared.perception import average_over_images
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
     return summarise_seeds(average_over_images(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
 
@@ -89,7 +89,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3 on the gradients, as numbers."""
-    from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.perception import average_over_images
 
     per_seed = average_over_images(results.measurements, ["model"], NUMBERS)
@@ -103,14 +102,14 @@ def claims(results: Results) -> list[Claim]:
                 "Loss gradients of robust networks align better with features that people perceive",
                 SOURCE,
                 f"100 x cosine with the difference of class means: {name}-trained minus standard",
-                list(percent(numbers["alignment", norm] - numbers["alignment", STANDARD])),
+                percent(numbers["alignment", norm] - numbers["alignment", STANDARD]),
                 setting=f"{name}-trained",
             ),
             Claim(
                 "Loss gradients of standard networks are noisier than those of robust ones",
                 SOURCE,
                 f"energy in low frequencies (%): {name}-trained minus standard",
-                list(percent(numbers["low_frequency", norm] - numbers["low_frequency", STANDARD])),
+                percent(numbers["low_frequency", norm] - numbers["low_frequency", STANDARD]),
                 setting=f"{name}-trained",
             ),
         ]
@@ -120,7 +119,7 @@ def claims(results: Results) -> list[Claim]:
                 "Loss gradients of Linf-trained networks tend to be sparser than those of L2-trained ones",
                 SOURCE,
                 "100 x |v|_1 / (sqrt(d) |v|_2): L2-trained minus Linf-trained",
-                list(percent(numbers["density", "l2"] - numbers["density", "linf"])),
+                percent(numbers["density", "l2"] - numbers["density", "linf"]),
             )
         )
     return found

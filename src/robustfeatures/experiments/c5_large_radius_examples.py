@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.perception import (
     LargeRadiusSettings,
     make_examples,
     make_interpolations,
     select_images,
 )
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.checks import check_reach
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 3 and Figure 3"
 NUMBERS = ["changed", "alignment", "low_frequency"]
@@ -61,8 +62,6 @@ def _per_seed(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per norm of the examples and network."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     rows = _per_seed(results)
     named = rows.assign(norm=rows["norm"].map(NORM_NAMES)).sort_values("norm", kind="stable")
     return summarise_seeds(named, ["norm", "model"], values=NUMBERS)
@@ -92,8 +91,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3 on these examples, as numbers."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     rows = _per_seed(results)
     found = []
     for norm in results.settings.large_eps:
@@ -106,14 +103,14 @@ def claims(results: Results) -> list[Claim]:
                     "Adversarial perturbations for robust networks produce what is salient in another class",
                     SOURCE,
                     f"100 x cosine with the difference of class means: {who} minus standard",
-                    list(percent(numbers["alignment", trained] - numbers["alignment", STANDARD])),
+                    percent(numbers["alignment", trained] - numbers["alignment", STANDARD]),
                     setting=setting,
                 ),
                 Claim(
                     "Adversarial perturbations for standard networks are noisier than those for robust ones",
                     SOURCE,
                     f"energy in low frequencies (%): {who} minus standard",
-                    list(percent(numbers["low_frequency", trained] - numbers["low_frequency", STANDARD])),
+                    percent(numbers["low_frequency", trained] - numbers["low_frequency", STANDARD]),
                     setting=setting,
                 ),
             ]

@@ -10,12 +10,14 @@ from robustfeatures.engine.settings import PositiveInt
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import NORM_NAMES, PAPER, STANDARD
+from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.perception import (
     LargeRadiusSettings,
     make_examples,
     make_interpolations,
     select_images,
 )
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.checks import check_reach
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Section 3 and Figure 4"
 NUMBERS = ["width", "detour"]
@@ -65,7 +66,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 def table(results: Results) -> pd.DataFrame:
     """One line per network."""
     from robustfeatures.experiments.shared.perception import average_over_images
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
 
     return summarise_seeds(average_over_images(results.measurements, ["model"], NUMBERS), ["model"], values=NUMBERS)
 
@@ -104,7 +104,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3 on the interpolations, as numbers."""
-    from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.experiments.shared.perception import average_over_images
 
     per_seed = average_over_images(results.measurements, ["model"], NUMBERS)
@@ -115,7 +114,7 @@ def claims(results: Results) -> list[Claim]:
             SOURCE,
             "share of the way between one and nine tenths of the final class's probability (%): "
             f"{NORM_NAMES[norm]}-trained minus standard",
-            list(percent(numbers["width", norm] - numbers["width", STANDARD])),
+            percent(numbers["width", norm] - numbers["width", STANDARD]),
             setting=f"{NORM_NAMES[norm]}-trained",
         )
         for norm in results.settings.eps

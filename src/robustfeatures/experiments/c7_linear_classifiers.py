@@ -17,6 +17,8 @@ from robustfeatures.engine.settings import Fraction, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.at_odds import PAPER, STANDARD
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SOURCE = f"{PAPER}, Appendix E"
 TRAINED, EXACT = "gradient descent", "exact"
@@ -132,8 +133,6 @@ def _accuracies(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training, solver, split and attack; the objective is that of the training split."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     ordered = _accuracies(results).sort_values(COLUMNS, ascending=[False, False, False, True, True])
     summary = summarise_seeds(ordered, COLUMNS, values=VALUES)
     return add_published(summary, results, COLUMNS, values=VALUES)
@@ -234,8 +233,6 @@ def _test_values(
     results: Results, attack: str, training: str, solver: str, *, value: str = "accuracy"
 ) -> pd.Series | float:
     """A value on the test split by seed, or the only one of an exact solution, which depends on no seed."""
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = _accuracies(results)
     found = select_by_seed(rows, value=value, training=training, solver=solver, split="test", attack=attack)
     return float(found.iloc[0]) if solver == EXACT else found
@@ -262,8 +259,6 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _claims_on_table_5(results: Results, attack: str) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-
     source = f"{PAPER}, Table 5"
 
     def standard(attack: str, value: str = "accuracy") -> pd.Series | float:
@@ -299,8 +294,6 @@ def _claims_on_table_5(results: Results, attack: str) -> list[Claim]:
 
 def _claims_on_weak_pixels(results: Results, attack: str) -> list[Claim]:
     """The claims on Figure 5(b): what the classifiers make of pixels whose correlation with the label is below eps."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     source = f"{SOURCE} and Figure 5(b)"
     standard, robust = _weak_share(results, STANDARD, TRAINED), _weak_share(results, *ROBUST[attack])
     return [
@@ -327,8 +320,6 @@ def _claims_on_few_pixels(results: Results, attack: str) -> list[Claim]:
     All classifiers are exact solutions, those on all pixels too. Beside one of gradient descent a difference could come
     from the solver. Exact solutions depend on no seed: each claim has one value, so no interval, and is not tested.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-
     source, subsets = f"{SOURCE}.1 and Figure 5(c)", _accuracy_per_subset(results)
     few, everything = subsets["train"][attack].idxmax(), subsets.index.max()
     gain, loss = (subsets["test"][each][everything] - subsets["test"][each][few] for each in (NO_ATTACK, attack))

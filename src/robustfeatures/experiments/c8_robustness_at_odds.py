@@ -14,6 +14,8 @@ from annotated_types import Ge, Le, Lt, MinLen
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.experiments.shared.units import SHARES, percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "at-odds-2019, Section 2"
 # Accuracies are exact to float precision; percent.
@@ -91,7 +92,6 @@ def table(results: Results) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
     from robustfeatures.theory.robustness_at_odds import robust_accuracy_bound
 
     settings: Settings = results.settings
@@ -200,7 +200,6 @@ def _select(rows: pd.DataFrame, classifier: str, source: str) -> pd.DataFrame:
 
 
 def _claims_on_the_bound(results: Results, rows: pd.DataFrame) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
     from robustfeatures.theory.robustness_at_odds import robust_accuracy_bound
 
     p = results.settings.p
@@ -212,14 +211,14 @@ def _claims_on_the_bound(results: Results, rows: pd.DataFrame) -> list[Claim]:
             "Theorem 2.1: standard accuracy 1 - delta implies robust accuracy of at most p delta / (1 - p)",
             SECTION,
             "bound minus robust accuracy, least over all classifiers and radii of at least 2 eta",
-            list(slack.groupby(rows["seed"]).min()),
+            slack.groupby(rows["seed"]).min(),
             threshold=-EXACT,
         ),
         Claim(
             "Theorem 2.1 is tight: at delta = 1 - p the classifier x1 attains standard and robust accuracy p",
             SECTION,
             "minus the largest distance of either accuracy from p, at eps = 2 eta",
-            list(-_distance_from(first, percent(p))),
+            -_distance_from(first, percent(p)),
             threshold=-EXACT,
         ),
     ]
@@ -232,15 +231,13 @@ def _distance_from(rows: pd.DataFrame, accuracy: float) -> pd.Series:
 
 
 def _claims_on_averaging(rows: pd.DataFrame) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-
     averaging = _select(rows, "averaging", "exact").groupby("seed")
     return [
         Claim(
             "The averaging classifier has a standard accuracy above 99 %",
             SECTION,
             "standard accuracy",
-            list(averaging["clean"].min()),
+            averaging["clean"].min(),
             threshold=99.0,
             bounds=SHARES,
         ),
@@ -248,15 +245,13 @@ def _claims_on_averaging(rows: pd.DataFrame) -> list[Claim]:
             "The averaging classifier cannot get a robust accuracy better than 1 %",
             SECTION,
             "1 minus robust accuracy at eps = 2 eta",
-            list(1 - averaging["robust"].max()),
+            1 - averaging["robust"].max(),
         ),
     ]
 
 
 def _claims_on_machines(results: Results, rows: pd.DataFrame) -> list[Claim]:
     """Theorem 2.2, which is on the minimum of the distribution's loss, and the same for machines that saw a sample."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     whole = _in_percent(results.measurements)
     # The adversarially trained machine has accuracy p against every eps < 1, below 2 eta too.
     whole = whole[whole["eps"] < 1]
@@ -270,7 +265,7 @@ def _claims_on_machines(results: Results, rows: pd.DataFrame) -> list[Claim]:
                 "Theorem 2.2: the soft-margin SVM has a standard accuracy above 99 %",
                 SECTION,
                 "standard accuracy",
-                list(standard["clean"].min()),
+                standard["clean"].min(),
                 threshold=99.0,
                 setting=source,
                 bounds=SHARES,
@@ -279,14 +274,14 @@ def _claims_on_machines(results: Results, rows: pd.DataFrame) -> list[Claim]:
                 "Theorem 2.2: the soft-margin SVM has a robust accuracy below 1 %",
                 SECTION,
                 "1 minus robust accuracy at eps of at least 2 eta",
-                list(1 - standard["robust"].max()),
+                1 - standard["robust"].max(),
                 setting=source,
             ),
             Claim(
                 "Theorem 2.2: the adversarially trained SVM has standard and robust accuracy p against any eps < 1",
                 SECTION,
                 "minus the largest distance of either accuracy from p",
-                list(-distance),
+                -distance,
                 threshold=-EXACT,
                 setting=source,
             ),

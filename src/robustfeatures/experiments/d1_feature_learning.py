@@ -14,6 +14,8 @@ from annotated_types import Ge, Gt, MinLen
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import MINUS_SHARES, SHARES, percent
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -23,8 +25,6 @@ from robustfeatures.theory.settings import Patches
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-    from robustfeatures.experiments.shared.claims import Claim
 
 
 PAPER = "adversarial-training-2025"
@@ -110,8 +110,6 @@ def _find_phase_changes(rows: pd.DataFrame) -> pd.Series:
 
 def table(results: Results) -> pd.DataFrame:
     """Per setting and training: the values at the last step, and the step of the phase change."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     rows = _accuracies_in_percent(results)
     last = rows[rows["step"] == rows["step"].max()].merge(
         _find_phase_changes(rows).rename("phase_change").reset_index()
@@ -181,8 +179,6 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _at_end(rows: pd.DataFrame, training: str, column: str) -> pd.Series:
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     return select_by_seed(rows, value=column, training=training, step=rows["step"].max())
 
 
@@ -196,9 +192,7 @@ def _claim(
     *,
     bounds: tuple[float, float] | None = None,
 ) -> Claim:
-    from robustfeatures.experiments.shared.claims import Claim
-
-    return Claim(sentence, f"{PAPER}, {where}", quantity, list(values), threshold, setting, bounds=bounds)
+    return Claim(sentence, f"{PAPER}, {where}", quantity, values, threshold, setting, bounds=bounds)
 
 
 def _standard_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
@@ -307,8 +301,6 @@ def _phase_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
 
 
 def _adversarial_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-
     def end(column: str, training: str = "adversarial") -> pd.Series:
         return _at_end(rows, training, column)
 
@@ -359,7 +351,7 @@ def _adversarial_training_claims(name: str, rows: pd.DataFrame) -> list[Claim]:
                 "Adversarial training reaches a good accuracy under this attack alone (95 of 100)",
                 f"{PAPER}, Theorem 4.4",
                 "accuracy under one attack (%)",
-                list(end(column)),
+                end(column),
                 GOOD,
                 f"{name}, {label}",
                 control=True,

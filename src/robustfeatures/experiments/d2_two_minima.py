@@ -14,6 +14,8 @@ from annotated_types import Ge, Gt, MinLen
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.d1_feature_learning import ATTACKS, BAD, GOOD, PAPER
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import MINUS_SHARES, SHARES, percent
 from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 # The accuracies to which the errors belong. The adversarial error is at least that of all attacks together, and at most
 # the share of points for which a bound does not exclude every perturbation.
@@ -94,8 +95,6 @@ def _errors(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """Per setting, minimum and scale: empirical risk, risk without noise, and errors on fresh points."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     return summarise_seeds(_errors(results), BY, values=["risk", "noiseless_risk", *ACCURACIES])
 
 
@@ -168,8 +167,6 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-
     def at_minimum(minimum: str) -> pd.DataFrame:
         return rows[rows["minimum"] == minimum]
 
@@ -185,7 +182,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
                 f"The empirical risk of the {minimum} minimum tends to 0 (under a hundredth of a nat)",
                 f"{PAPER}, Proposition {number}",
                 "minus the least risk over the scales (nats)",
-                list(-at_minimum(minimum).groupby("seed")["risk"].min()),
+                -at_minimum(minimum).groupby("seed")["risk"].min(),
                 -VANISHED,
                 name,
             )
@@ -195,7 +192,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
             "Non-robust features of another class fool the non-robust minimum (error above 95 %)",
             f"{PAPER}, Proposition 3.1",
             "error under rotated non-robust features, largest over the scales (%)",
-            list(errors("non-robust", "rotated").max(axis=1).fillna(0.0)),
+            errors("non-robust", "rotated").max(axis=1).fillna(0.0),
             GOOD,
             name,
             bounds=SHARES,
@@ -204,7 +201,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
             "The robust minimum withstands all attacks (error under 5 %)",
             f"{PAPER}, Proposition 3.2",
             "minus the error under all attacks together, least over the scales (%)",
-            list(-errors("robust", "all_attacks").min(axis=1).fillna(100.0)),
+            -errors("robust", "all_attacks").min(axis=1).fillna(100.0),
             -BAD,
             name,
             bounds=MINUS_SHARES,
@@ -214,7 +211,7 @@ def _claims_of(name: str, rows: pd.DataFrame) -> list[Claim]:
                 "The robust minimum withstands this attack alone (error under 5 %)",
                 f"{PAPER}, Proposition 3.2",
                 "minus the error under one attack, least over the scales (%)",
-                list(-errors("robust", column).min(axis=1).fillna(100.0)),
+                -errors("robust", column).min(axis=1).fillna(100.0),
                 -BAD,
                 f"{name}, {label}",
                 control=True,

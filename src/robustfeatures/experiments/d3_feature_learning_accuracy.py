@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from robustfeatures.derived.settings import Inversion
 from robustfeatures.engine.settings import PositiveFloat, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Probe
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 # Learners and victims share no seed with the reference networks.
 LEARNER_SEED = 2000
@@ -94,8 +95,6 @@ def select_measures(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training and measure, as Table 1: test accuracy clean and robust, and both kinds of learning."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     rows = select_measures(results).sort_values("row", kind="stable", ascending=False)
     return add_published(summarise_seeds(rows, ["row", "measure"]), results, ["row", "measure"])
 
@@ -123,9 +122,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Appendix A.1 on Table 1."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = select_measures(results)
 
     def at_end(row: str, measure: str) -> pd.Series:
@@ -136,19 +132,19 @@ def claims(results: Results) -> list[Claim]:
             "In standard training, network learners predominantly learn non-robust features rather than robust ones",
             SECTION,
             "standard training, last epoch: non-robust minus robust learning",
-            list(at_end(STANDARD, NON_ROBUST) - at_end(STANDARD, ROBUST)),
+            at_end(STANDARD, NON_ROBUST) - at_end(STANDARD, ROBUST),
         ),
         Claim(
             "Adversarial training inhibits non-robust feature learning",
             SECTION,
             "non-robust learning, last epoch: standard minus adversarial training",
-            list(at_end(STANDARD, NON_ROBUST) - at_end(ADVERSARIAL, NON_ROBUST)),
+            at_end(STANDARD, NON_ROBUST) - at_end(ADVERSARIAL, NON_ROBUST),
         ),
         Claim(
             "Adversarial training strengthens robust feature learning",
             SECTION,
             "robust learning, last epoch: adversarial minus standard training",
-            list(at_end(ADVERSARIAL, ROBUST) - at_end(STANDARD, ROBUST)),
+            at_end(ADVERSARIAL, ROBUST) - at_end(STANDARD, ROBUST),
         ),
     ]
 

@@ -19,6 +19,8 @@ from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.d3_feature_learning_accuracy import LEARNER_SEED
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.experiments.shared.units import SHARES, percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.checks import check_reach
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 NRF, RF = "NRF-PGD", "RF-PGD"
 STANDARD, ADVERSARIAL = "standard", "adversarial"
@@ -120,8 +121,6 @@ def table(results: Results) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     rows = success_rates(results)
     shown = pd.concat([*(rows[rows["pair"] == pair] for pair in _name_pairs(results, rows)), rows.assign(pair=ALL)])
     shown = shown.sort_values("row", kind="stable").sort_values("victim", kind="stable", ascending=False)
@@ -168,8 +167,6 @@ def claims(results: Results) -> list[Claim]:
     Raises:
         UserError: the data set has no such pair of classes.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-
     rows = success_rates(results)
     rows = rows[rows["pair"].isin(_name_pairs(results, rows))].assign(net=rows["success"] - rows["unattacked"])
     by_seed = rows.groupby(["victim", "row", "seed"])
@@ -181,7 +178,7 @@ def claims(results: Results) -> list[Claim]:
             "On standard-trained networks the success of attacks by non-robust features is high (over half)",
             SECTION,
             "success of NRF-PGD on the standard network, pairs of the table (%)",
-            list(success[STANDARD, NRF]),
+            success[STANDARD, NRF],
             50.0,
             bounds=SHARES,
         ),
@@ -190,7 +187,7 @@ def claims(results: Results) -> list[Claim]:
             "(less than half as often)",
             SECTION,
             "net success on the standard network, pairs of the table: half of NRF-PGD minus RF-PGD",
-            list(nrf / 2 - rf),
+            nrf / 2 - rf,
         ),
         *(
             Claim(

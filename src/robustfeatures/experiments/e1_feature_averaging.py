@@ -16,6 +16,8 @@ from annotated_types import Ge, Gt
 
 from robustfeatures.engine.settings import Fraction, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import SHARES, percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 AVERAGING = "feature-averaging-2025, Theorem (Feature Averaging)"
 DECOUPLING = "feature-averaging-2025, Theorem (Feature-Decoupled Solutions)"
@@ -112,8 +113,6 @@ def _mark_own_centres(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """Per start, network and kind of centre: the mean cosine and lambda d of a seed's neurons, and their extremes."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     grouped = _mark_own_centres(results).groupby([*BY, "seed"], sort=False)
     found = grouped.agg(
         cosine=("cosine", "mean"),
@@ -186,14 +185,12 @@ def _accuracies(rows: pd.DataFrame, network: str) -> list[float]:
 
 
 def _claims_on_two_classes(start: str, rows: pd.DataFrame) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-
     return [
         Claim(
             "Told two classes, every neuron learns all centres of its side (lambda d at least 1)",
             AVERAGING,
             "2-class: least lambda d of the own side",
-            list(_least(rows, TWO_CLASSES)),
+            _least(rows, TWO_CLASSES),
             threshold=1.0,
             setting=start,
         ),
@@ -201,7 +198,7 @@ def _claims_on_two_classes(start: str, rows: pd.DataFrame) -> list[Claim]:
             "Told two classes, no neuron learns one centre of its side much more than another (at most twice)",
             AVERAGING,
             "2-class: least over largest lambda of a neuron's own side in percent, least over neurons",
-            list(find_least_share(_coefficients(rows, TWO_CLASSES, OWN)).groupby("seed").min()),
+            find_least_share(_coefficients(rows, TWO_CLASSES, OWN)).groupby("seed").min(),
             threshold=50.0,
             setting=start,
             bounds=SHARES,
@@ -210,14 +207,14 @@ def _claims_on_two_classes(start: str, rows: pd.DataFrame) -> list[Claim]:
             "Told two classes, neurons learn little of the other side's centres (at most a tenth)",
             AVERAGING,
             "2-class: a tenth of the least lambda d of the own side minus the largest of the other side",
-            list(_least(rows, TWO_CLASSES) / 10 - _largest_other(rows, TWO_CLASSES, absolute=False)),
+            _least(rows, TWO_CLASSES) / 10 - _largest_other(rows, TWO_CLASSES, absolute=False),
             setting=start,
         ),
         Claim(
             "Told two classes, neurons do not learn the other side's centres with the opposite sign (at most a tenth)",
             AVERAGING,
             "2-class: a tenth of the least lambda d of the own side minus the largest |lambda d| of the other side",
-            list(_least(rows, TWO_CLASSES) / 10 - _largest_other(rows, TWO_CLASSES, absolute=True)),
+            _least(rows, TWO_CLASSES) / 10 - _largest_other(rows, TWO_CLASSES, absolute=True),
             setting=start,
             control=True,
         ),
@@ -225,7 +222,7 @@ def _claims_on_two_classes(start: str, rows: pd.DataFrame) -> list[Claim]:
             "Told two classes, a weight is nearly proportional to the sum of its side's centres (cosine at least 0.9)",
             AVERAGING,
             "2-class: cosine x 100 of a weight with the sum of its side's centres, least over neurons",
-            list(percent(_cosines_with_own_sum(rows)).groupby("seed").min()),
+            percent(_cosines_with_own_sum(rows)).groupby("seed").min(),
             threshold=90.0,
             setting=start,
         ),
@@ -242,14 +239,12 @@ def _claims_on_two_classes(start: str, rows: pd.DataFrame) -> list[Claim]:
 
 
 def _claims_on_clusters(start: str, rows: pd.DataFrame) -> list[Claim]:
-    from robustfeatures.experiments.shared.claims import Claim
-
     return [
         Claim(
             "Told all clusters, neurons learn their own cluster's centre (lambda d at least 1)",
             DECOUPLING,
             "k-class: least lambda d of the own cluster",
-            list(_least(rows, K_CLASSES)),
+            _least(rows, K_CLASSES),
             threshold=1.0,
             setting=start,
         ),
@@ -257,7 +252,7 @@ def _claims_on_clusters(start: str, rows: pd.DataFrame) -> list[Claim]:
             "Told all clusters, neurons learn little of other clusters' centres (at most a tenth)",
             DECOUPLING,
             "k-class: a tenth of the least lambda d of the own cluster minus the largest |lambda d| of another one",
-            list(_least(rows, K_CLASSES) / 10 - _largest_other(rows, K_CLASSES, absolute=True)),
+            _least(rows, K_CLASSES) / 10 - _largest_other(rows, K_CLASSES, absolute=True),
             setting=start,
         ),
         Claim(

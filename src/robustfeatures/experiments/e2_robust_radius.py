@@ -16,6 +16,8 @@ from annotated_types import Ge, Gt, MinLen
 from robustfeatures.engine.settings import Fraction, Strict
 from robustfeatures.experiments.e1_feature_averaging import Training
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 CURVES, DIRECTION = "curves", "averaged direction"
 EQUAL, UNEQUAL = "equal sides", "unequal sides"
@@ -115,8 +116,6 @@ def _cliffs(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """The cliff of every network of the sweep over sqrt(d), and over that of the 2-class network."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     by = ["clusters", "dimension", "network", "ideal", "ideal_ratio"]
     found = _cliffs(results).round({"ideal": 4, "ideal_ratio": 4})
     return summarise_seeds(found, by, values=["relative_cliff", "ratio"])
@@ -232,8 +231,6 @@ def _exponents(rows: pd.DataFrame, network: str) -> list[float]:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of the theorems on radii; an order of magnitude is an exponent of k, within 0.1."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     cliffs = _cliffs(results)
     return [
         *(claim for sides in (EQUAL, UNEQUAL) for claim in _claims_on_averaged_features(results, sides)),
@@ -256,8 +253,6 @@ def _claims_on_averaged_features(results: Results, sides: str) -> list[Claim]:
 
     The constant of Omega(sqrt(d/k)) is 1.5. Other biases need more than 2 (see `theory.averaged_direction`): 2.5.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-
     curves, direction = _curves(results), _curves(results, DIRECTION)
     curves = curves[(curves["network"] == TWO_CLASSES) & (curves["attack"] == LEAST)]
     radii = sorted(curves["relative_radius"].unique())
@@ -304,8 +299,6 @@ def _claims_on_averaged_features(results: Results, sides: str) -> list[Claim]:
 
 def _claims_on_advantages(results: Results, sides: str) -> list[Claim]:
     """Decoupled and hand-built networks withstand more than the 2-class network."""
-    from robustfeatures.experiments.shared.claims import Claim
-
     curves = _curves(results)
     least = curves[(curves["attack"] == LEAST) & (curves["sides"] == sides)]
     mean = least.groupby(["network", "seed"])["accuracy"].mean()
@@ -314,7 +307,7 @@ def _claims_on_advantages(results: Results, sides: str) -> list[Claim]:
             f"{name} is more robust than the 2-class network",
             source,
             f"robust accuracy, mean over radii, {network} minus 2-class",
-            list(mean[network] - mean[TWO_CLASSES]),
+            mean[network] - mean[TWO_CLASSES],
             setting=f"{sides}, {read_out}" if read_out else sides,
         )
         for network, name, read_out, source in COMPARED

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.e1_feature_averaging import AVERAGING, DECOUPLING, find_least_share
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 TWO_CLASSES, K_CLASSES, FEATURES = "2-class", "k-class", "features"
 OWN_CLASS, OWN_SIDE, OTHER_SIDE = "own class", "other classes of its side", "classes of the other side"
@@ -81,8 +82,6 @@ def add_relation(rows: pd.DataFrame) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per head and relation: means of cosine and lambda D, and the accuracy of the head on its own classes."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     rows = add_relation(results.measurements).assign(accuracy=percent(results.measurements["accuracy"]))
     values = ["cosine", "coefficient", "accuracy"]
     # The cosine of a feature with itself is 1.
@@ -119,8 +118,6 @@ def claims(results: Results) -> list[Claim]:
     """The claims of Figure 1 on cosines and of the theorems on lambda D: 2 for O(1), a tenth for o(1)."""
     import numpy as np
 
-    from robustfeatures.experiments.shared.claims import Claim
-
     rows = add_relation(results.measurements)
     mean = percent(rows.groupby(["head", "relation", "seed"])["cosine"].mean())
     two, many = mean[TWO_CLASSES], mean[K_CLASSES]
@@ -135,35 +132,33 @@ def claims(results: Results) -> list[Claim]:
             "Told two classes, neurons point to the classes of their side, not to those of the other side",
             FIGURE,
             "2-class, cosine x 100: own side minus other side",
-            list(two[WHOLE_SIDE] - two[OTHER_SIDE]),
+            two[WHOLE_SIDE] - two[OTHER_SIDE],
         ),
         Claim(
             "Told all classes, neurons point to their own class, not to the others",
             FIGURE,
             "k-class, cosine x 100: own class minus the larger mean of the other classes of both sides",
-            list(many[OWN_CLASS] - np.maximum(many[OWN_SIDE], many[OTHER_SIDE])),
+            many[OWN_CLASS] - np.maximum(many[OWN_SIDE], many[OTHER_SIDE]),
         ),
         Claim(
             "Told two classes, no neuron learns one class of its side much more than another (at most twice)",
             AVERAGING,
             "2-class: least over largest lambda of a neuron's own side in percent, least over neurons",
-            list(find_least_share(own_side).groupby("seed").min()),
+            find_least_share(own_side).groupby("seed").min(),
             threshold=50.0,
         ),
         Claim(
             "Told two classes, neurons learn little of the other side's classes (at most a tenth)",
             AVERAGING,
             "2-class: a tenth of the least lambda D of the own side minus the largest of the other side",
-            list(own_side.groupby("seed").min() / 10 - coefficients(TWO_CLASSES, [OTHER_SIDE]).groupby("seed").max()),
+            own_side.groupby("seed").min() / 10 - coefficients(TWO_CLASSES, [OTHER_SIDE]).groupby("seed").max(),
         ),
         Claim(
             "Told all classes, neurons learn little of other classes (at most a tenth)",
             DECOUPLING,
             "k-class: a tenth of the least lambda D of the own class minus the largest |lambda D| of another one",
-            list(
-                coefficients(K_CLASSES, [OWN_CLASS]).groupby("seed").min() / 10
-                - coefficients(K_CLASSES, [OWN_SIDE, OTHER_SIDE]).abs().groupby("seed").max()
-            ),
+            coefficients(K_CLASSES, [OWN_CLASS]).groupby("seed").min() / 10
+            - coefficients(K_CLASSES, [OWN_SIDE, OTHER_SIDE]).abs().groupby("seed").max(),
         ),
     ]
 

@@ -20,6 +20,8 @@ from robustfeatures.data.settings import ClassName, Data, MergeClasses
 from robustfeatures.engine.settings import Fraction, PositiveFloat, PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 TWO, MANY = "2-class", "k-class"
 SUMMED, LARGEST = "summed logits", "largest logit"
@@ -135,8 +136,6 @@ def name_networks(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per task, network with attack, and radius."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     by = ["task", "network", "eps"]
     return add_published(summarise_seeds(name_networks(results), by), results, by)
 
@@ -167,8 +166,6 @@ def claims(results: Results) -> list[Claim]:
 
     A control: an attack on the network's own cross-entropy overestimates robustness, compared to one on the read-out.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-
     rows = name_networks(results)
     attacked = rows[rows["eps"] > 0]
     two = attacked[attacked["row"] == TWO].groupby(["task", "seed"])["accuracy"].mean()
@@ -181,7 +178,7 @@ def claims(results: Results) -> list[Claim]:
                 "A network trained on all classes is more robust than one trained on two",
                 SECTION,
                 f"robust accuracy ({norm}), mean over radii: {name_network(read_out, EITHER)} minus 2-class",
-                list(many[task, read_out, EITHER] - two[task]),
+                many[task, read_out, EITHER] - two[task],
                 setting=f"{task}, {read_out}",
             )
             for task, read_out in cases
@@ -192,7 +189,7 @@ def claims(results: Results) -> list[Claim]:
                 SECTION,
                 f"accuracy ({norm}), mean over radii: {name_network(read_out, OWN)} minus the same under the attack "
                 "on the read-out",
-                list(many[task, read_out, OWN] - many[task, read_out, READ_OUT]),
+                many[task, read_out, OWN] - many[task, read_out, READ_OUT],
                 setting=f"{task}, {read_out}",
                 control=True,
             )

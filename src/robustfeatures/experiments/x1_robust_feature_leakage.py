@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import PositiveFloat, Strict
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_rand", "D_det")
 SECTION = "Goh (2019), Robust Feature Leakage"
@@ -77,8 +78,6 @@ def _accuracies(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and kind of features."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     columns = ["row", "features", "eps"]
     return add_published(summarise_seeds(_accuracies(results), columns), results, columns)
 
@@ -97,9 +96,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """Goh's claims on D_rand and D_det, and the robustness of his features here."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = _accuracies(results)
     chance = percent(1 / results.evaluations["classes"].iloc[0])
     linear = {name: select_by_seed(rows, row=name, features=LINEAR) for name in DERIVED_SETS}
@@ -111,35 +107,35 @@ def claims(results: Results) -> list[Claim]:
             "Part of D_rand's accuracy leaks in through robust linear features",
             SECTION,
             "accuracy on D of D_rand's robust linear features minus chance",
-            list(linear["D_rand"] - chance),
+            linear["D_rand"] - chance,
             control=True,
         ),
         Claim(
             "Nothing leaks into D_det through robust linear features",
             SECTION,
             "chance minus accuracy on D of D_det's robust linear features",
-            list(chance - linear["D_det"]),
+            chance - linear["D_det"],
             control=True,
         ),
         Claim(
             "Most of D_rand's accuracy does not leak in through robust linear features (taken as half, above chance)",
             SECTION,
             "D_rand, accuracy on D above chance: half of the network's minus that of the robust linear features",
-            list((network - chance) / 2 - (linear["D_rand"] - chance)),
+            (network - chance) / 2 - (linear["D_rand"] - chance),
             control=True,
         ),
         Claim(
             "The predictions of the linear network are constant in the ball round four fifths of the test images",
             SECTION,
             f"share of test images {at} minus 80 %",
-            list(percent(robust["stable"]) - 80),
+            percent(robust["stable"]) - 80,
             control=True,
         ),
         Claim(
             "Each of the linear features is robustly useful for its class",
             SECTION,
             f"least robust usefulness of a feature {at}, in standard deviations of the feature",
-            list(robust["usefulness"]),
+            robust["usefulness"],
             control=True,
         ),
     ]

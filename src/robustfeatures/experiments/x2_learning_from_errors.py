@@ -16,6 +16,8 @@ from robustfeatures.derived.settings import Misclassified
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
 from robustfeatures.pipeline.study.parameters import Name
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "Wallace (2019), Learning from Incorrectly Labeled Data"
 WEAK, ERRORS, DETERMINISTIC = "D, stopped early", "errors", "D_det"
@@ -75,8 +76,6 @@ def _clean(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set; that tested on the train split says how many errors there were to learn from."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     return add_published(summarise_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
 
 
@@ -89,16 +88,13 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """Wallace's claim on a network trained only on wrong labels."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = _clean(results)
     return [
         Claim(
             "A model trained on mislabelled, unperturbed images alone generalises to the original test set",
             SECTION,
             "clean accuracy: errors minus chance",
-            list(select_by_seed(rows, row=ERRORS) - percent(1 / rows["classes"].iloc[0])),
+            select_by_seed(rows, row=ERRORS) - percent(1 / rows["classes"].iloc[0]),
             control=True,
         )
     ]

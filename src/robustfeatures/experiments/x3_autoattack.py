@@ -20,6 +20,8 @@ from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import c3_half_half_training as c3
 from robustfeatures.experiments import d3_feature_learning_accuracy as d3
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import summarise_seeds
 from robustfeatures.experiments.shared.units import MINUS_SHARES
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 STANDARD_VERSION = AutoAttack(kind="autoattack")
 # A row, its seed, its network, the norm of the attack if it is not that of the study, and the radii.
@@ -125,8 +126,6 @@ def _pair_accuracies(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per network and radius."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     return summarise_seeds(_pair_accuracies(results), ["row", "eps"], values=("before", "after", "lowered"))
 
 
@@ -153,14 +152,12 @@ def claims(results: Results) -> list[Claim]:
 
     Each row and radius is a setting of its own. The largest of many lowerings would grow with their number alone.
     """
-    from robustfeatures.experiments.shared.claims import Claim
-
     return [
         Claim(
             f"AutoAttack lowers no robust accuracy of {results.settings.of} by more than 2 points",
             "control; the 2 points of not-bugs-2019, Appendix D.2",
             "robust accuracy: with AutoAttack minus without",
-            list(-part["lowered"]),
+            -part["lowered"],
             threshold=-2.0,
             setting=f"{row}, eps {eps:g}",
             control=True,

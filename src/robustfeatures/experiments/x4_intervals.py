@@ -13,6 +13,7 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def _plain(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per training set and radius."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     return add_published(summarise_seeds(_plain(results), ["row", "eps"]), results, ["row", "eps"])
 
 

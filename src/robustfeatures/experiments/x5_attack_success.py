@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.attack_success import AUGMENTATION, add_shares, make_attack_success
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.training.settings import Augmentation
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 DERIVED_SETS = ("D_rand", "D_det", "D_rand-robust", "D_det-robust")
 ORIGINAL = "D"
@@ -51,8 +52,6 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per set and augmentation."""
-    from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
-
     columns, values = ["row", "augmentation"], ("kept", "success")
     summary = summarise_seeds(add_shares(results.measurements), columns, values=values)
     return add_published(summary, results, columns, values=values)
@@ -77,9 +76,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The assumption of the construction in Section 3.2, and the claim of Appendix D.4 on a robust source."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows = add_shares(results.measurements)
 
     def of(value: str, name: str, augmentation: str) -> pd.Series:
@@ -90,7 +86,7 @@ def claims(results: Results) -> list[Claim]:
             f"The attack reaches its target on nearly all images (taken as nine tenths){suffix}",
             SECTION,
             f"{name}: success on the source{suffix} minus 90 %",
-            list(of("success", name, augmentation) - 90),
+            of("success", name, augmentation) - 90,
             setting=name,
             control=True,
         )
@@ -102,7 +98,7 @@ def claims(results: Results) -> list[Claim]:
             "The prediction of a robust source does not change under the attack (taken as half of the images)",
             SECTION,
             f"{name}: share of images still taken for their class minus 50 %",
-            list(of("kept", name, "none") - 50),
+            of("kept", name, "none") - 50,
             setting=name.removesuffix("-robust"),
             control=True,
         )

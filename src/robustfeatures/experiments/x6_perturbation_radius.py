@@ -19,6 +19,8 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments import x1_robust_feature_leakage as x1
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
+from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.experiments.x1_robust_feature_leakage import DERIVED_SETS
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from robustfeatures.experiments.shared.claims import Claim
 
 SECTION = "control of not-bugs-2019, Section 3.2 and Appendix D.4"
 DISTANCES = "distances in D"
@@ -125,8 +126,6 @@ def _measure(results: Results) -> pd.DataFrame:
 
 def table(results: Results) -> pd.DataFrame:
     """One line per derived set and radius."""
-    from robustfeatures.experiments.shared.summaries import summarise_seeds
-
     return summarise_seeds(_measure(results), ["derived", "radius", WITHIN], values=(ACCURACY, PERMUTED, LEAKED))
 
 
@@ -157,9 +156,6 @@ def _chance(results: Results) -> float:
 
 def claims(results: Results) -> list[Claim]:
     """The sentences of A2, A7 and X1 on D_rand and D_det, at each radius."""
-    from robustfeatures.experiments.shared.claims import Claim
-    from robustfeatures.experiments.shared.summaries import select_by_seed
-
     rows, chance = _measure(results), _chance(results)
 
     def of(derived: str, quantity: str, radius: float) -> pd.Series:
@@ -186,7 +182,7 @@ def claims(results: Results) -> list[Claim]:
             ),
         ]
         found += [
-            Claim(sentence, SECTION, quantity, list(values), setting=f"eps {radius:g}", control=True)
+            Claim(sentence, SECTION, quantity, values, setting=f"eps {radius:g}", control=True)
             for sentence, quantity, values in compared
         ]
     return found

@@ -1,14 +1,20 @@
-"""Claims: sentences of a paper as predicates over measured rows, with their uncertainty."""
+"""Claims: sentences of a paper as predicates over measured rows, with their uncertainty.
+
+Every experiment imports this module, so numpy and scipy are imported only where a claim is judged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
 
-from robustfeatures.experiments.shared.intervals import Interval, confidence_interval
+    from robustfeatures.experiments.shared.intervals import Interval
 
 # What the interval of a claim is over.
 SEEDS, ONE_NETWORK, ARCHITECTURES = "seeds", "one network", "architectures"
@@ -35,7 +41,7 @@ class Claim:
     sentence: str
     source: str
     quantity: str
-    values: Sequence[float]
+    values: Sequence[float] | pd.Series
     threshold: float = 0.0
     setting: str = ""
     control: bool = False
@@ -53,6 +59,10 @@ class Claim:
         The verdict is "held" if the whole interval lies above the threshold, "contradicted" if the whole interval lies
         below, "undecided" if it does neither, "not tested" without an interval.
         """
+        import numpy as np
+
+        from robustfeatures.experiments.shared.intervals import confidence_interval
+
         values = np.asarray(self.values, dtype=float)
         (low, high), over = confidence_interval(values), SEEDS
         if self.over_architectures is not None:
@@ -88,7 +98,7 @@ def _verdict(low: float, high: float, threshold: float) -> str:
 def _mean(values: NDArray[np.float64]) -> float:
     """The mean; 0 where only the rounding of a sum of larger values is left."""
     mean = float(values.mean())
-    return 0.0 if abs(mean) < 1e-12 * np.abs(values).max() else mean
+    return 0.0 if abs(mean) < 1e-12 * abs(values).max() else mean
 
 
 def _round(value: float) -> float:

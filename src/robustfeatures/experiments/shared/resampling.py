@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.intervals import CONFIDENCE, Interval
 from robustfeatures.experiments.shared.units import percent
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from robustfeatures.experiments.experiment import Results
-    from robustfeatures.experiments.shared.claims import Claim
 
     Claims = Callable[[Results], Sequence[Claim]]
 
@@ -164,8 +164,8 @@ def _count(rows: pd.DataFrame, correct: NDArray[np.float64]) -> pd.DataFrame:
 
 def _values(claims: Sequence[Claim]) -> list[float]:
     """The one value of each claim; NaN where there is not one, or where it is infinite."""
-    return _finite([claim.values[0] if len(claim.values) == 1 else np.nan for claim in claims])
+    return _finite([next(iter(claim.values)) if len(claim.values) == 1 else np.nan for claim in claims])
 
 
-def _finite(values: Sequence[float]) -> list[float]:
+def _finite(values: Iterable[float]) -> list[float]:
     return [float(value) if np.isfinite(value) else np.nan for value in values]

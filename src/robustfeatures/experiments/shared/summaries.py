@@ -1,4 +1,7 @@
-"""Tables from rows: means, standard deviations and 95 % intervals over seeds, and published values."""
+"""Tables from rows: means, standard deviations and 95 % intervals over seeds, and published values.
+
+Every experiment imports this module, so its functions import numpy and pandas themselves.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
-
-from robustfeatures.experiments.shared.intervals import CONFIDENCE, confidence_interval
-
 if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
     from robustfeatures.experiments.experiment import Results
 
 ACCURACY = ("accuracy",)
@@ -32,6 +32,10 @@ def summarise_seeds(rows: pd.DataFrame, by: Sequence[str], *, values: Sequence[s
 
     Accuracies (percent) are rounded to two decimals, other quantities to six significant digits.
     """
+    import pandas as pd
+
+    from robustfeatures.experiments.shared.intervals import confidence_interval
+
     grouped = rows.groupby(list(by), sort=False)
     columns: dict[str, Any] = {}
     for value in values:
@@ -53,6 +57,8 @@ def add_published(
     They are filled only where the study repeats the paper's setting and the paper prints the number. If the table does
     not have the printed columns, such as those of another grid, nothing is filled.
     """
+    import pandas as pd
+
     printed = results.comparable_rows
     if printed is None or not {*on} <= {*printed} or not {*printed} <= {*on, *values, *UNMATCHED}:
         beside = table.assign(**{f"published_{value}": float("nan") for value in values})
@@ -70,6 +76,9 @@ def add_published(
 
 def select_by_seed(rows: pd.DataFrame, *, value: str = "accuracy", **where: object) -> pd.Series:
     """`value` (accuracy in percent) of the rows that match all of `where`, indexed by seed."""
+    import numpy as np
+    import pandas as pd
+
     chosen = np.ones(len(rows), dtype=bool)
     for column, wanted in where.items():
         chosen &= np.asarray(rows[column].to_numpy() == wanted)
@@ -94,11 +103,14 @@ def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
 
     If one list is constant, r is NaN and the interval is -1 to 1.
     """
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return Correlation(float("nan"), -1.0, 1.0, float("nan"), len(x))
-    # A slow import that few tables and figures need.
+    # scipy.stats is a slow import that few tables and figures need.
+    import numpy as np
     from scipy import stats
 
+    from robustfeatures.experiments.shared.intervals import CONFIDENCE
+
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return Correlation(float("nan"), -1.0, 1.0, float("nan"), len(x))
     found = stats.pearsonr(x, y)
     ends = found.confidence_interval(CONFIDENCE) if len(x) > 3 else (-1.0, 1.0)
     return Correlation(float(found.statistic), float(ends[0]), float(ends[1]), float(found.pvalue), len(x))
@@ -111,6 +123,8 @@ def average_architectures(rows: pd.DataFrame) -> pd.DataFrame:
 
 def count_clusters(values: ArrayLike) -> int:
     """How many groups the values form, which more than a tenth of their range separates from one another."""
+    import numpy as np
+
     gaps = np.diff(np.sort(np.asarray(values, dtype=float)))
     return int((gaps > ONE_CLUSTER * gaps.sum()).sum()) + 1
 
