@@ -122,7 +122,7 @@ def test_a_neuron_that_prefers_one_centre_is_no_average() -> None:
         "2-class: least over largest lambda of a neuron's own side in percent, least over neurons"
     }
     # 100 x 2 / 5.
-    assert next(list(claim.values) for claim in found if claim.quantity in failing(found)) == pytest.approx([40, 40, 40])
+    assert next(list(each.values) for each in found if each.quantity in failing(found)) == pytest.approx([40, 40, 40])
 
 
 def test_a_neuron_that_holds_nothing_of_its_side_has_the_share_zero() -> None:

@@ -101,7 +101,7 @@ def test_cosines_by_relation() -> None:
 def test_claims_of_heads() -> None:
     """Cosines of Figure 1; lambda of equal weights has the share 100 percent, whatever the cosines are."""
     found = e3.claims(heads())
-    np.testing.assert_allclose([list(claim.values) for claim in found], [[50] * 2, [80] * 2, [100] * 2, [0.3] * 2, [0.1] * 2])
+    np.testing.assert_allclose([claim.values for claim in found], [[50] * 2, [80] * 2, [100] * 2, [0.3] * 2, [0.1] * 2])
     assert {claim.judge()["verdict"] for claim in found} == {"held"}
 
 
