@@ -54,6 +54,8 @@ def test_a3_correlates_what_architectures_learn_with_how_often_they_are_fooled()
     found = stats.pearsonr(list(ACCURACY.values()), list(RATE.values()))
     untargeted, targeted = (claim.judge() for claim in a3.claims(given))
     assert untargeted["value"] == pytest.approx(found.statistic, abs=1e-4)
+    # One sentence in two settings.
+    assert (untargeted["claim"], untargeted["source"]) == (targeted["claim"], targeted["source"])
     # The interval is over the five architectures, not over the seeds, which differ by next to nothing.
     ends = found.confidence_interval(0.95)
     assert [untargeted["low"], untargeted["high"]] == pytest.approx(list(ends), abs=1e-4)

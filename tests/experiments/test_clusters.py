@@ -180,7 +180,7 @@ def cliffs(clusters: tuple[int, ...], dimensions: tuple[int, ...]) -> list[dict[
 def test_cliffs_as_in_closed_form_grow_as_the_closed_forms_do() -> None:
     """Ratios of the ideal radii: sqrt(k/2) and sqrt(k)/2 are of the order of sqrt(k), sqrt(2k/(k+2)) is not.
 
-    A constant answer withstands every radius, so the theorem's "for any choice of bias" needs accurate biases.
+    A constant answer withstands every radius, so the theorem's "for any choice of bias" fails without a condition.
     """
     clusters, dimensions = (4, 8, 16, 64), (100, 400)
     settings = e2.Settings(sweep_clusters=clusters, sweep_dimensions=dimensions)
@@ -239,8 +239,8 @@ def test_each_sentence_has_a_case_for_each_size_of_sides() -> None:
     settings = e2.Settings(sweep_clusters=clusters, sweep_dimensions=dimensions)
     judged = e2.claims(results(cliffs(clusters, dimensions), settings))
     assert len({(claim.sentence, claim.setting) for claim in judged}) == len(judged)
-    # Three on averaged features, and two on each of two networks.
-    assert len({claim.sentence for claim in judged}) == 7
+    # Three and a control on averaged features, and two on each of two networks.
+    assert len({claim.sentence for claim in judged}) == 8
     of_sides = [claim.setting for claim in judged if "exponent" not in claim.quantity]
     assert sum(setting.startswith(e2.EQUAL) for setting in of_sides) == 7
     assert sum(setting.startswith(e2.UNEQUAL) for setting in of_sides) == 7

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import b3_hyperparameters as b3
@@ -36,12 +37,22 @@ def test_b3_finds_the_crossing_of_its_longest_series() -> None:
     assert list(pathway_1.values) == pytest.approx([120.0] * 3)
     assert verdicts([pathway_2, pathway_1, sharp]) == ["held", "held", "contradicted"]
     assert "0.00125" in sharp.quantity
+    # One training per decay: their differences are larger than those of test images.
+    assert not sharp.of_images
     # The middle half of a straight rise is half of the series.
     assert list(sharp.values) == pytest.approx([100 * (0.625 - 1.5) / 3] * 3)
     assert len(b3.table(given)) == 12
     left, right, _ = b3.figure(given).axes
     assert list(right.get_xticks()) == [0.0, 1e-3, 2e-3, 3e-3]
     assert {"-100", "140"} <= {text.get_text() for text in left.texts}
+
+
+def test_b3_has_students_interval_of_the_crossings_of_its_seeds() -> None:
+    """D rises by 40 points per 1e-3 from 0, D_shift is 40, 41 and 42: they cross at 1, 1.025 and 1.05 times 1e-3."""
+    rows = grid_rows({"D": lambda decay, seed: 4e4 * decay, "D_shift": lambda decay, seed: 40.0 + seed})
+    line = b3.select_series(results(b3.Settings(grid="any"), evaluations=rows))
+    half = stats.t.ppf(0.975, 2) * 0.025e-3 / 3**0.5
+    assert b3.find_crossing(line) == pytest.approx((1.025e-3, 1.025e-3 - half, 1.025e-3 + half))
 
 
 def test_b3_a_gap_that_is_rounded_to_zero_has_no_sign() -> None:

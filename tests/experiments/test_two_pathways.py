@@ -30,9 +30,9 @@ def ends_of_pathway_2(given: Results) -> list[tuple[float, float]]:
 
 
 def curves() -> pd.DataFrame:
-    """40 epochs. Robust accuracy of pathway 1 peaks at epoch 10 and falls; that of pathway 2 levels off at 16."""
+    """40 epochs. Robust accuracy of pathway 1 declines after 10, sharply at 12; that of pathway 2 levels off at 16."""
     epochs = np.arange(1, 41)
-    up, down = np.minimum(epochs, 10) * 6.0, np.maximum(epochs - 10, 0) * 1.5
+    up, down = np.minimum(epochs, 10) * 6.0, np.maximum(epochs - 10, 0) * 0.5 + np.clip(epochs - 11, 0, 2) * 15.0
     lines: dict[tuple[str, str], Any] = {
         ("pathway 1", "robust"): up - down,
         ("pathway 1", "non-robust"): 2 * down,
@@ -61,19 +61,19 @@ def test_b1_measures_where_curves_turn() -> None:
     printed = pd.DataFrame([{"row": "pathway 2", "probe": "validation", "eps": 0, "accuracy": 81.0}])
     assert ends_of_pathway_2(replace(given, published=printed, comparable=True)) == [(40, 81.0)]
     table = b1.table(given).set_index(["row", "probe"])["turning_epoch"]
-    assert table["pathway 1", "robust"] == 10
+    assert table["pathway 1", "robust"] == 12
     assert table["pathway 1", b1.CORRELATION] == 11
     assert table["pathway 2", "robust"] == 16
     assert table["pathway 2", b1.CORRELATION] == 30
     assert table.isna().sum() == 6
-    *pathways, with_peak, with_level = b1.claims(given)
+    *pathways, with_fall, with_level = b1.claims(given)
     # On pathway 2 robust accuracy is 80 % and non-robust 3 %: nine tenths and more.
     assert verdicts(pathways) == ["held"] * 9
     fitted = pathways[3]
     assert "close to 100 %" in fitted.sentence
     assert list(fitted.values) == pytest.approx([2.0, 2.1, 2.2])
     # One epoch of 40 apart, and fourteen, where four are a tenth.
-    assert list(with_peak.values) == pytest.approx([7.5] * 3)
+    assert list(with_fall.values) == pytest.approx([7.5] * 3)
     assert list(with_level.values) == pytest.approx([-25.0] * 3)
     assert verdicts([with_level]) == ["contradicted"]
 
@@ -92,17 +92,27 @@ def test_b1_pathways_start_in_the_first_quarter_of_the_epochs() -> None:
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("epochs", [40, 20])
 def test_b1_curves_that_rise_to_the_end_have_not_turned(noise: float, epochs: int) -> None:
-    """Both would turn at the end, and so at the same time. Pathway 2 may be shorter."""
+    """Both would turn at the end, and so at the same time: nothing is known. Pathway 2 may be shorter."""
     rows = curves()
     rows = rows[(rows["pathway"] == b1.PATHWAY_1) | (rows["epoch"] <= epochs)].reset_index(drop=True)
     rising = rows["probe"].isin(["robust", b1.CORRELATION])
     drawn = np.random.default_rng(0).normal(0, noise, rising.sum())
     rows.loc[rising, "accuracy"] = 2.0 * rows.loc[rising, "epoch"] + drawn
-    *_, with_peak, with_level = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
-    assert list(with_peak.values) == pytest.approx([-90.0] * 3)
-    assert max(with_level.values) < 0
-    if not noise:
-        assert list(with_level.values) == pytest.approx([-90.0] * 3)
+    *_, with_fall, with_level = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    assert verdicts([with_fall, with_level]) == ["not tested"] * 2
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(20, "contradicted"), (34, "not tested")])
+def test_b1_one_curve_that_has_not_turned_is_far_from_one_that_turned_long_before(level: int, verdict: str) -> None:
+    """The correlation of pathway 2 rises to the end of 40 epochs, so it turns at 36 at the earliest."""
+    rows = curves()
+    second = rows["pathway"] == b1.PATHWAY_2
+    rows.loc[second & (rows["probe"] == "robust"), "accuracy"] = 2.0 * rows["epoch"].clip(upper=level)
+    rows.loc[second & (rows["probe"] == b1.CORRELATION), "accuracy"] = 2.0 * rows["epoch"]
+    *_, with_level = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    assert verdicts([with_level]) == [verdict]
+    if verdict == "contradicted":
+        assert list(with_level.values) == pytest.approx([10 - 40.0] * 3)
 
 
 def test_b1_repeats_its_sentences_in_each_variant() -> None:

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from robustfeatures.pipeline.plan.recipe import Recipe
 
-SECTION = "not-bugs-2019, Section 3.3 and Figure 3"
-APPENDIX = "not-bugs-2019, Appendix D.9 and Figure 13"
+SECTION = "not-bugs-2019, Section 3.3 and Figure 3; targeted: Appendix D.9 and Figure 13"
 ATTACKS = ("untargeted", "targeted")
 TRAINING = "standard"
 # Source and target networks never share an initialisation.
@@ -144,14 +143,14 @@ def claims(results: Results) -> list[Claim]:
     """
     beside = _rates_of_own_network(results)
     found = []
-    for attack, where in zip(ATTACKS, (SECTION, APPENDIX), strict=True):
+    for attack in ATTACKS:
         means = average_architectures(beside[beside["attack"] == attack])
         r = correlation(means["accuracy"].tolist(), means["transfer_rate"].tolist()) if len(means) > 1 else None
         tested = r is not None and count_clusters(means["accuracy"]) >= FEWEST_CLUSTERS
         found.append(
             Claim(
                 "Architectures that learn more from D_det are fooled by more transferred examples",
-                where,
+                SECTION,
                 f"Pearson's r over architectures of transfer rate ({attack}) and accuracy on D when trained on D_det",
                 [] if r is None else [0.0 if math.isnan(r.value) else r.value],
                 setting=f"{attack} examples",

@@ -20,6 +20,7 @@ from robustfeatures.experiments.a1_robust_and_nonrobust_sets import Starts
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
+from robustfeatures.experiments.shared.units import MINUS_SHARES
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct
 
@@ -148,6 +149,7 @@ def _claims_on_one_set(rows: pd.DataFrame, settings: Settings, setting: str) -> 
             least - select_by_seed(rows, under=STUDY),
             threshold=-2.0,
             setting=setting,
+            bounds=MINUS_SHARES,
         ),
         Claim(
             "The accuracy plateaus as PGD takes more steps (taken as 1 point)",
@@ -164,6 +166,7 @@ def _claims_on_one_set(rows: pd.DataFrame, settings: Settings, setting: str) -> 
             -(select_by_seed(rows, under=SEARCH) - pgd[longest]).abs(),
             threshold=-2.0,
             setting=setting,
+            bounds=MINUS_SHARES,
         ),
     ]
 

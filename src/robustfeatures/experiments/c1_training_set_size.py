@@ -174,7 +174,10 @@ def _compute_gains(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _find_crossings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Per norm and radius the size at which robust training stops helping, its interval, and the seeds with one."""
+    """Per norm and radius the size at which robust training stops helping, if it does in every seed, with its interval.
+
+    `crossing_seeds` counts the seeds in which it does.
+    """
     import pandas as pd
 
     from robustfeatures.experiments.shared.sweeps import find_crossing, geometric_interval

@@ -22,9 +22,8 @@ The printed threshold differs in two ways.
 - Our copy of the text has (1 - eps), but the last line of the proof needs (1 - eps^2): an exponent was lost.
 - The proof has 2 p n^2 eps^2, but 1 + beta = 2 - O(p) gives 4 p n^2 eps^2. The printed k_t is the root of the
   expression above to first order in p, with 1 + beta replaced by 1. To first order k_t is
-  [2p(1 + 2n eps^2) - 2p(1 - eps^2)] / [2p(1 + 2n eps^2) - (1 - eps^2)] up to 2p eps^2 in the numerator: n eps^2
-  counts twice. So the true threshold is lower, and it exists for about half as large n eps^2. The dropped terms in p^2
-  also matter if p is not small.
+  [2p(1 + 2n eps^2) - 2p(1 - eps^2)] / [2p(1 + 2n eps^2) - (1 - eps^2)]: n eps^2 counts twice. So the true threshold
+  is lower, and it exists for about half as large n eps^2. The dropped terms in p^2 also matter if p is not small.
 Moreover, the proof's beta = 1 - p(k + 1)/k + 4p^2/k lacks a factor 2 in its second term, its second eigenvalue
 1 + n eps^2 (1 + beta^2) has the wrong sign before beta^2, and s'r = n beta should read n eps beta.
 """

@@ -10,9 +10,8 @@ import pytest
 
 from robustfeatures.experiments.shared.turning_points import (
     Transition,
-    bootstrap_crossing,
-    find_peak,
     find_plateau,
+    find_steepest_fall,
     fit_transition,
     smooth,
 )
@@ -39,8 +38,16 @@ def test_a_flat_curve_levels_off_at_once() -> None:
     assert find_plateau(EPOCHS, np.full(len(EPOCHS), 5.0)) == 1
 
 
-def test_the_peak_is_the_first_highest_place() -> None:
-    assert find_peak([1, 2, 3, 4], [0.0, 5.0, 5.0, 1.0]) == 2
+@pytest.mark.parametrize("window", [1, 2, 3, 5])
+def test_a_step_falls_fastest_in_its_middle_whatever_the_window(window: int) -> None:
+    """A slow decline of 0.1 a step, and a fall of 50 between 40 and 42."""
+    values = pd.Series(90 - 0.1 * EPOCHS - 25.0 * np.clip(EPOCHS - 40, 0, 2))
+    assert find_steepest_fall(EPOCHS, smooth(values, window)) == pytest.approx(41, abs=0.5)
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [1.0]])
+def test_a_curve_that_never_falls_has_no_steepest_fall(values: list[float]) -> None:
+    assert math.isnan(find_steepest_fall(range(len(values)), values))
 
 
 def test_smoothing_is_a_centred_mean() -> None:
@@ -69,16 +76,3 @@ def test_the_papers_own_transition() -> None:
     found = fit_transition(wide.index.to_numpy(), (wide["D"] - wide["D_shift"]).to_numpy())
     assert 2.5e-4 < found.crossing < 3e-4
     assert 2e-4 < found.begins < found.ends < 3e-4
-
-
-def test_the_interval_covers_the_crossing_as_often_as_it_says() -> None:
-    """Eight seeds, each with a shift. Percentile intervals of so few are short: nine of twelve must hold the value."""
-    rng = np.random.default_rng(0)
-    places, covered = np.linspace(0, 1, 6), 0
-    for _ in range(12):
-        curves = [100 * (places - 0.5) + shift for shift in rng.normal(0, 8, 8)]
-        low, high = bootstrap_crossing(places, curves)
-        covered += low <= 0.5 <= high
-        assert 0 < high - low < 0.4
-    assert covered >= 9
-    assert all(math.isnan(end) for end in bootstrap_crossing(places, curves[:1]))

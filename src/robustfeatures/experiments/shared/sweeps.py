@@ -43,14 +43,17 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
 def find_crossing(samples: Sequence[float], gains: Sequence[float]) -> float:
     """The size at which a gain last turns from positive to zero or negative; `samples` are in rising order.
 
-    Between two sizes the gain is interpolated linearly in the logarithm of the size. NaN if the gain never turns, or is
-    positive at the largest size.
+    Between two sizes the gain is interpolated linearly in the logarithm of the size. NaN if the gain never turns, is
+    positive at the largest size, or is zero there for the first time: on few test images a small gain is often zero.
     """
-    for place in range(len(gains) - 1, 0, -1):
+    last = len(gains) - 1
+    for place in range(last, 0, -1):
         before, after = gains[place - 1], gains[place]
         if after > 0:
             return float("nan")
         if before > 0:
+            if place == last and after == 0:
+                return float("nan")
             share = before / (before - after)
             low, high = np.log(samples[place - 1]), np.log(samples[place])
             return float(np.exp(low + share * (high - low)))
@@ -58,11 +61,11 @@ def find_crossing(samples: Sequence[float], gains: Sequence[float]) -> float:
 
 
 def geometric_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean of positive values, one per seed, and its 95 % interval; nan where fewer than two are finite."""
+    """Geometric mean of positive values, one per seed, and its 95 % interval; NaN if one of the values is.
+
+    The seeds that have a value are no sample of all seeds.
+    """
     logarithms = np.log(np.asarray(values, dtype=float))
-    logarithms = logarithms[np.isfinite(logarithms)]
-    if len(logarithms) < 2:
-        return (float("nan"),) * 3
     low, high = confidence_interval(logarithms)
     return float(np.exp(logarithms.mean())), float(np.exp(low)), float(np.exp(high))
 

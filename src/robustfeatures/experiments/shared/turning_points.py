@@ -1,4 +1,4 @@
-"""The points where curves peak, level off or cross zero; two-pathways-2021 reads them off its figures."""
+"""The points where curves fall, level off or cross zero; two-pathways-2021 reads them off its figures."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from robustfeatures.experiments.shared.intervals import CONFIDENCE
-
-RESAMPLES = 1000
-
 
 def smooth(values: pd.Series, window: int) -> pd.Series:
     """The centred moving average over `window` values, over fewer at the ends."""
     return values.rolling(window, center=True, min_periods=1).mean()
 
 
-def find_peak(x: ArrayLike, y: ArrayLike) -> float:
-    """The first x at which y is highest."""
-    return float(np.asarray(x)[np.argmax(y)])
+def find_steepest_fall(x: ArrayLike, y: ArrayLike) -> float:
+    """The x at which y falls fastest, by central differences; the middle of equally steep ones; NaN without a fall."""
+    if len(np.asarray(x)) < 2:
+        return float("nan")
+    places, values = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    slopes = np.gradient(values, places)
+    steepest = float(slopes.min())
+    if steepest >= 0:
+        return float("nan")
+    # Rounding errors must not decide between equal slopes.
+    return float(places[slopes <= (1 - 1e-9) * steepest].mean())
 
 
 def find_plateau(x: ArrayLike, y: ArrayLike) -> float:
@@ -79,31 +83,3 @@ def fit_transition(x: ArrayLike, y: ArrayLike) -> Transition:
         return Transition(False, first_place_at(places, rising, 0.0), float(places[0]), float(places[-1]))
     quarter, most = (first_place_at(places, rising, low + share * (high - low)) for share in (0.25, 0.75))
     return Transition(True, first_place_at(places, rising, 0.0), quarter, most)
-
-
-def bootstrap_crossing(x: ArrayLike, curves_by_seed: ArrayLike) -> tuple[float, float]:
-    """The 95 % interval of the crossing of the mean curve: bootstrap over seeds (percentiles; Efron, 1979).
-
-    `curves_by_seed` (seeds, values at x) holds one curve per seed. A resample that never crosses counts as
-    an end of x. NaN with fewer than two seeds.
-    """
-    curves = np.asarray(curves_by_seed, dtype=float)
-    if len(curves) < 2:
-        return float("nan"), float("nan")
-
-    def crossing(chosen: NDArray[np.int64]) -> float:
-        return fit_transition(x, curves[chosen].mean(axis=0)).crossing
-
-    # A slow import that few tables and figures need.
-    from scipy import stats
-
-    found = stats.bootstrap(
-        (np.arange(len(curves)),),
-        crossing,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        vectorized=False,
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return float(found.low), float(found.high)
