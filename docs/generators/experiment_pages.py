@@ -106,7 +106,9 @@ def _list_settings(found: Description) -> Iterator[str]:
     for name in tables.named(schema):
         if name not in of_studies:
             yield from tables.section(name, 3)
-    study, given = next(iter(found.studies.items()))
+    # A study of the reader's own is not in these pages.
+    known = "".join((DOCS / page).read_text() for page in ("studies.md", "results.md"))
+    study, given = next((name, given) for name, given in found.studies.items() if f"`{name}`" in known)
     text = yaml.safe_dump({found.experiment.id: dict(given)}, sort_keys=False, default_flow_style=None, width=100)
     yield from (f"In the study `{study}`:", "", "```yaml", *text.splitlines(), "```", "")
 

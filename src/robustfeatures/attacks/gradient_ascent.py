@@ -1,4 +1,7 @@
-"""Gradient ascent on images: the loop that PGD, inversion and the other gradient attacks share."""
+"""Gradient ascent on images: the loop that PGD, inversion and other attacks share.
+
+Evaluations have another loop, which lets broken images leave (`evaluating/pgd.py`). Its steps are those of this one.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import select_by_seed
 from robustfeatures.pipeline.plan.pieces import Pieces
 
-ROWS = (*a1.SOURCE_MODELS, "D_R-images")
+DERIVED_SET = "D_R-images"
 # The radius in the legend of Figure 12. Table 4 has 3, for training and evaluation on Restricted ImageNet.
 FIGURE_EPS = 0.5
 SECTION = "not-bugs-2019, Appendix D.8 and Figure 12"
@@ -28,7 +28,13 @@ class Settings(Strict):
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     """The evaluations of A1 that Figure 12 shows."""
-    return [need for need in a1.needs(pieces, a1.Settings(starts=("images",))) if need.row in ROWS]
+    radii = (0.0, *pieces.robustness.eps)
+    found = []
+    for seed in pieces.study.seeds:
+        networks = {name: pieces.source_model(name, seed) for name in a1.SOURCE_MODELS}
+        networks[DERIVED_SET] = pieces.downstream_model(DERIVED_SET, seed)
+        found += [Need(row, seed, pieces.evaluation(network, eps=radii)) for row, network in networks.items()]
+    return found
 
 
 def claims(results: Results) -> list[Claim]:
@@ -36,8 +42,8 @@ def claims(results: Results) -> list[Claim]:
     rows = results.evaluations
     radii = [eps for eps in sorted(rows["eps"].unique()) if eps in (FIGURE_EPS, rows["eps"].max())]
     compared = (
-        ("Standard training on D_R gives more robustness than on D", "D_R-images", "standard"),
-        ("Adversarial training on D is more robust than standard training on D_R", "adversarial", "D_R-images"),
+        ("Standard training on D_R gives more robustness than on D", DERIVED_SET, "standard"),
+        ("Adversarial training on D is more robust than standard training on D_R", "adversarial", DERIVED_SET),
     )
     return [
         Claim(

@@ -37,7 +37,7 @@ class AttackSettings(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class PGD(AttackSettings):
-    """Projected gradient descent on the cross-entropy (Madry et al., 2018), with several starts and step sizes.
+    """Projected gradient descent (Madry et al., 2018) on the log odds, with several starts and step sizes.
 
     Each start is combined with each step size. An image is robust if no iterate of any run is misclassified.
     """

@@ -71,8 +71,8 @@ class Robustness(Strict):
 class Study(Strict):
     """The fields of a study file. The study chooses the names of trainings and derived sets.
 
-    A file may also have the field `extends`: it is another study with changes (`study/extends.py`). A study of the
-    theory has neither data nor networks.
+    A file may also have the field `extends`: it is another study with changes (`pipeline/study/extends.py`). A study of
+    the theory has neither data nor networks.
     """
 
     title: str
@@ -90,7 +90,7 @@ class Study(Strict):
     compile: bool = False
     """Whether torch compiles the networks in training, attack and evaluation."""
     seeds: Annotated[tuple[Seed, ...], MinLen(1)]
-    """The seeds; everything random is made once for each."""
+    """The seeds. Each training, attack and derived set is made once per seed; splits and subsets have their own."""
     training: Mapping[Name, Training] = field(default_factory=dict)
     """Trainings by name."""
     models: Mapping[Name, Pretrained] = field(default_factory=dict)
