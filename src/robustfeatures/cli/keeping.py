@@ -68,7 +68,7 @@ def accept(
     study: StudyOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Keep a study's payloads after a refactoring, if the cheapest of each changed code, made again, are the same."""
+    """Make the cheapest results of each changed code again; if their bytes are the same, keep all of a study's."""
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.tools.accept import accept as lines
 
@@ -82,7 +82,9 @@ def accept(
 @app.command()
 def gc(
     config: ConfigOption = CONFIG,
-    study: Annotated[list[str] | None, typer.Option("--study", help="Keep this study alone; may be repeated.")] = None,
+    study: Annotated[
+        list[str] | None, typer.Option("--study", help="Keep only what this study uses; may be repeated.")
+    ] = None,
     store: StoreOption = None,
     unfinished: Annotated[
         bool,
@@ -94,10 +96,9 @@ def gc(
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
-    """List or remove leftovers, and the payloads that no study planned here uses; with --study, none of these studies.
+    """List or remove what nobody needs: leftovers, and the payloads that no study planned here uses.
 
-    Stays: what other checkouts needed when they last planned or made since, what is younger than a week, and what a job
-    is making.
+    It keeps what other checkouts need, what is younger than a week, and what a job is making.
     """
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.format import check_store

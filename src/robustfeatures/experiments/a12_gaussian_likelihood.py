@@ -285,8 +285,8 @@ EXPERIMENT = Experiment(
         "Two Gaussians at mu and -mu with the covariance learned against an L2 adversary of radius eps. As eps grows "
         "the mean stays, and the covariance blends with the identity, so the boundary becomes more perpendicular to "
         "mu. Dotted: learned from examples that are each attacked with eps, one ellipse per seed. The settings are "
-        "ours, because the paper prints none. In the table, adversary is C sigma_min in Theorem 1 and eps elsewhere. "
-        "Each numerical value is found by gradient or search without the closed form. Where the closed form is 0, the "
-        "difference is 100 times the numerical value."
+        "ours, because the paper prints none. The column adversary has C sigma_min for Theorem 1 and eps for the "
+        "others. Each numerical value is found by gradient or search without the closed form. Where the closed form is "
+        "0, the difference is 100 times the numerical value."
     ),
 )

@@ -171,11 +171,11 @@ EXPERIMENT = Experiment(
     claims=claims,
     units=dict.fromkeys(ACCURACIES, "%"),
     caption=(
-        "Both features separate the classes, x2 by less than the adversary's Linf radius eps. Every standard loss, "
-        "and the largest margin, use x2 and learn a slanted boundary, which is accurate but not robust. Robust "
-        "training with each of the losses learns the vertical boundary, which is accurate and robust. In L2 no "
-        "linear boundary is more robust than that of the largest margin, so the claims are of Linf. Grey: the points "
-        "within eps of the vertical boundary. Lines are means over seeds, wedges standard deviations. The "
-        "distribution is ours, because the paper shows only a picture."
+        "Both features separate the classes, x2 by less than the adversary's Linf radius eps. Every standard loss, and "
+        "the largest margin, use x2 and learn a slanted boundary, which is accurate but not robust. Robust training "
+        "with each of the losses learns the vertical boundary, which is accurate and robust. In L2 no linear boundary "
+        "is more robust than that of the largest margin, so the claims are about Linf. Grey: the points within eps of "
+        "the vertical boundary. Lines are means over seeds, wedges standard deviations. The distribution is ours, "
+        "because the paper shows only a picture."
     ),
 )

@@ -34,7 +34,7 @@ Starts = Annotated[tuple[Literal["images", "noise"], ...], MinLen(1), Distinct]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """A1 takes the radii and the attack from the study's `robustness`."""
+    """A1 takes the radii and the attacks from the study's `robustness`."""
 
     starts: Starts = ("images", "noise")
     """What the inversions of D_R and D_NR start from. Each start costs two inversions of D and two trainings."""

@@ -31,7 +31,7 @@ SECTION = "not-bugs-2019, Appendix D.3 and Table 8"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """A4 takes the radii and the attack from the study's `robustness`."""
+    """A4 takes the radii and the attacks from the study's `robustness`."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:

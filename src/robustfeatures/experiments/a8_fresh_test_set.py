@@ -56,8 +56,8 @@ class Sample(Strict):
 class Settings(Strict):
     """Two samples of images, and the models of the linear fit.
 
-    With `fitted`, other architectures of the study, the fit goes through a model of each trained on D, and through the
-    study's own network after standard and after adversarial training. Without it there is no fit.
+    `fitted` names other architectures of the study. The line goes through one model of each, trained on D, and through
+    the study's own network after standard and after adversarial training. Without `fitted` there is no line.
     """
 
     used: Sample = field(default_factory=Sample)
@@ -206,10 +206,10 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Clean accuracy of models trained on D, D_rand and D_det. Some images choices may have used, the others no "
-        "choice used (see the legend). Where the latter are the test split of D, they repeat A2. The linear fit "
-        "predicts the accuracy on them from that on the former, by least squares per seed through models of D. These "
-        "are the study's network after standard and after adversarial training, and other architectures. Bars are "
-        "means, whiskers standard deviations, dots the seeds."
+        "Clean accuracy of models trained on D, D_rand and D_det, on two sets of images. Choices may have used one "
+        "set. No choice used the other one, the fresh images. If these are the test split of D, they repeat A2. For "
+        "each seed a line is fitted through models of D: the study's network after standard and after adversarial "
+        "training, and other architectures. It predicts the accuracy on the fresh images from that on the others. Bars "
+        "are means, whiskers standard deviations, dots the seeds."
     ),
 )

@@ -23,7 +23,7 @@ SECTION = "not-bugs-2019, Appendix D.8 and Figure 12"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """A9 takes the radii and the attack from the study's `robustness`."""
+    """A9 takes the radii and the attacks from the study's `robustness`."""
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:

@@ -176,11 +176,12 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Training on D, normally and so that it overfits. Per epoch: accuracy on the train and validation splits, "
-        "and success of targeted PGD towards t(y) = (y + 1) mod C on test images. Transfer is the share of the same "
-        "adversarial examples that a second normal or overfit network classifies as their target. Lines are means "
-        "over seeds, bands standard deviations. The table gives the number of images per value; each model's "
-        "reference and log give the cost in seconds. The overfit network overfits if its train minus validation "
+        "One network is trained on D normally, another so that it overfits. Per epoch: accuracy on the train and "
+        "validation splits, and success of targeted PGD towards t(y) = (y + 1) mod C on test images. Transfer is the "
+        "share of the same adversarial examples that a second normal or overfit network classifies as their target. "
+        "Lines are means over seeds, bands standard deviations. The table gives the number of images per value; each "
+        "model's reference and log give the cost in seconds. The overfit network overfits if its train minus "
+        "validation "
         f"accuracy is at least {OVERFITS:g} points larger than that of the normal one. Otherwise no claim about it is "
         "tested."
     ),

@@ -357,10 +357,11 @@ EXPERIMENT = Experiment(
         "Left: the weights of the robust and the non-robust feature in the output during gradient descent, for a k "
         "below and above the threshold. Lines are means over seeds, bands standard deviations. Right: the winning "
         "feature in the limit (dark: the non-robust one). Lines: the threshold of Theorem 2, derived from the closed "
-        "form and as printed, and the bound of Theorem 1. Below this bound the robust feature leads after one step. "
-        "In the table each column is the share of cells in which a rule agrees with gradient descent. Column "
-        "disputed: between the two thresholds the derived one is right. Column first_step: within Theorem 1's bound "
-        "the robust feature wins, and the population accuracy is 1 - p. Column closed_form: simulation and closed form "
-        "have the same winner. Column accuracy_of_winner: the population accuracy is that of the winning feature alone."
+        "form and as printed, and the bound of Theorem 1. Below this bound the robust feature leads after one step. In "
+        "the table each column is the share of cells in which a rule agrees with gradient descent. Column disputed: "
+        "the cells between the two thresholds in which the derived one is right. Column first_step: the cells within "
+        "Theorem 1's bound in which the robust feature wins, and the population accuracy is 1 - p. Column closed_form: "
+        "those in which simulation and closed form have the same winner. Column accuracy_of_winner: those in which the "
+        "population accuracy is that of the winning feature alone."
     ),
 )

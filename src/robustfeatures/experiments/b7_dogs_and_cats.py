@@ -273,12 +273,12 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Above: the images, without their noise. Snout: the bright patch below; eyes: two patches above; first "
-        "pixel: top left. Below left: the effect of each feature alone on the dog's score, as a share of all three. "
-        "Networks were trained on D and on flipped pairs. Bars are means, whiskers standard deviations, dots the "
-        "seeds. Below right: accuracy on D per epoch; bands are standard deviations over seeds. In the table, "
-        "usefulness is E[t f] on the training set, and robust usefulness its least in the Linf ball. Effect is half "
-        "the change of the dog's score when the feature changes its sign. Accuracy is in percent, on D and on D with "
-        "its labels flipped."
+        "Above: the images, without their noise. Snout: the bright patch below; eyes: two patches above; first pixel: "
+        "top left. Below left: the effect of each feature alone on the dog's score, as a share of all three. Networks "
+        "were trained on D and on flipped pairs. Bars are means, whiskers standard deviations, dots the seeds. Below "
+        "right: accuracy on D per epoch; bands are standard deviations over seeds. In the table, usefulness is E[t f] "
+        "on the training set, for the label t (1 or -1) and the feature f. Robust usefulness is its least value in the "
+        "Linf ball. Effect is half the change of the dog's score when the feature changes its sign. Accuracy is in "
+        "percent, on D and on D with its labels flipped."
     ),
 )

@@ -136,10 +136,10 @@ EXPERIMENT = Experiment(
     claims=claims,
     caption=(
         "Gradients of the loss with respect to test images, of a standard, an L2-trained and a Linf-trained network. "
-        "Each is clipped at three of its standard deviations. Of grey images positive values are light yellow, "
-        "negative ones dark blue, zero grey. The table has means over test images. Alignment is the cosine with the "
-        "difference between the mean images of the likeliest other class and of the label's class. The column "
-        "low_frequency is the share of energy in low frequencies. Density is |v|_1 / (sqrt(d) |v|_2), 1 if all "
-        "pixels have the same size."
+        "Each is clipped at three of its standard deviations. For grey images, positive values are light yellow, "
+        "negative ones dark blue, and zero is grey. The table has means over test images. Alignment is the cosine with "
+        "the difference between the mean images of the likeliest other class and of the label's class. The column "
+        "low_frequency is the share of energy in low frequencies. Density is |v|_1 / (sqrt(d) |v|_2), 1 if all pixels "
+        "have the same size."
     ),
 )

@@ -36,7 +36,7 @@ Share = Annotated[float, Ge(0), Le(1)]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """p and eta sqrt(d) as in the paper; dimension and sample size, which the paper leaves open."""
+    """p and eta sqrt(d) are the paper's. It leaves open the dimension and the sample size, which are ours."""
 
     p: Annotated[float, Ge(0.5), Lt(1)] = 0.95
     """The chance that the first feature agrees with the label."""
@@ -291,7 +291,7 @@ def _claims_on_machines(results: Results, rows: pd.DataFrame) -> list[Claim]:
 
 EXPERIMENT = Experiment(
     id="C8",
-    title="Robustness at odds with accuracy (eps in units of eta)",
+    title="Robustness at odds with accuracy",
     paper="at-odds-2019",
     needs=needs,
     settings=Settings,
@@ -300,9 +300,9 @@ EXPERIMENT = Experiment(
     claims=claims,
     marks_published=False,
     caption=(
-        "Left: accuracy against an Linf adversary who may move every coordinate by eps, exact on the distribution. "
-        "The classifiers are the averaging one and soft-margin SVMs. Lines are means over seeds, bands standard "
-        "deviations. Right: the bound of Theorem 2.1 on robust accuracy at eps = 2 eta. Under it lie classifiers "
-        "between the robust feature x1 and the average of the others, linear and not."
+        "Left: accuracy against an Linf adversary who may move every coordinate by eps (in units of eta), exact on the "
+        "distribution. The classifiers are the averaging one and soft-margin SVMs. Lines are means over seeds, bands "
+        "standard deviations. Right: the bound of Theorem 2.1 on robust accuracy at eps = 2 eta. The marks under it "
+        "are classifiers that mix the robust feature x1 with the average of the others, linear and not."
     ),
 )

@@ -290,11 +290,11 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Cosine of each neuron's weight with each cluster centre, mean over seeds. Gradient descent learned the "
-        "sides of the clusters (2-class; neurons of the positive side first) or the clusters themselves (k-class). "
-        "The latter are means over the neurons of each class. Colours are relative to the largest |cosine| of both "
-        "networks with the same initialisation. The small initialisation and all sizes are our choice. The printed "
-        "one, the only one that the slides have, has the variance 1/d of weights and 1/d^2 of biases, and the rate "
-        "1/sqrt(d). In the table coefficients are lambda d."
+        "Cosine of each neuron's weight with each cluster centre, mean over seeds. The 2-class network learned the two "
+        "groups of clusters, the sides; its neurons of the positive side come first. The k-class network learned the "
+        "clusters themselves. The latter are means over the neurons of each class. Colours are relative to the largest "
+        "|cosine| of both networks with the same initialisation. The small initialisation and all sizes are our "
+        "choice. The printed one, the only one that the slides have, has the variance 1/d of weights and 1/d^2 of "
+        "biases, and the rate 1/sqrt(d). In the table coefficients are lambda d."
     ),
 )

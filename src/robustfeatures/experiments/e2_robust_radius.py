@@ -332,12 +332,11 @@ EXPERIMENT = Experiment(
     claims=claims,
     units={"relative_cliff": "over sqrt(d)", "ideal": "over sqrt(d)"},
     caption=(
-        "Above: accuracy on fresh points against the L2 radius, with equal and with unequal sides. Lines are under "
-        "the least perturbation found, marks under PGD, vertical lines the closed forms for ideal features. The "
-        "k-class network is right about the cluster (classes) or about its side (summed logits). Averaged direction "
-        "is the explicit attack on the 2-class network along this direction, with its own biases. The other two "
-        "lines are the largest accuracy over biases that keep a perfect accuracy, and over all biases. Below: the "
-        "radius at which accuracy falls to one half, over that of the 2-class network, with the closed forms "
-        "(dotted)."
+        "Above: accuracy on fresh points against the L2 radius, with equal and with unequal sides. Lines are under the "
+        "least perturbation found, marks under PGD, vertical lines the closed forms for ideal features. The k-class "
+        "network is right about the cluster (classes) or about its side (summed logits). Averaged direction is the "
+        "explicit attack on the 2-class network along this direction, with its own biases. Two more lines have the "
+        "best bias: of those that keep a perfect accuracy, and of all. Below: the radius at which accuracy falls to "
+        "one half, over that of the 2-class network, with the closed forms (dotted)."
     ),
 )

@@ -177,7 +177,7 @@ EXPERIMENT = Experiment(
         "2-class head tells the first half of the classes from the second. The k-class head tells all classes apart; "
         "its cosines are means over the neurons of a class. The first panel has the cosines of the features with one "
         "another; its rows are classes. White lines divide the two halves of the classes. Features are class means of "
-        "the frozen representation minus its overall mean. Means over seeds. In the table coefficients are lambda D: "
-        "what each step of gradient descent adds of the images of a class to a weight, summed."
+        "the frozen representation minus its overall mean. Means over seeds. In the table, the coefficient of a class "
+        "(lambda D) is the sum of what its images add to a weight in all steps of gradient descent."
     ),
 )

@@ -122,6 +122,7 @@ EXPERIMENT = Experiment(
         "Share of the images of D_rand and D_det that the source network classifies as their target. Images whose "
         "target is their class are left out. One bar is without augmentation, the other under one draw of "
         "augmentation. Bars are means, whiskers standard deviations, dots the seeds. In the table, kept is the share "
-        "of all images that the source still takes for their class. In D_rand one image in C has its class as target."
+        "of all images that the source still takes for their class. With C classes, one image in C of D_rand has its "
+        "own class as target."
     ),
 )

@@ -199,11 +199,11 @@ EXPERIMENT = Experiment(
     claims=claims,
     units=dict.fromkeys(CURVES, "%"),
     caption=(
-        "D_rand and D_det made with attacks of several radii eps; all else is as for the study's own sets. Accuracy "
-        "on the test split of D, and on it relabelled by t(y) = (y + 1) mod C (permuted), of networks trained on "
-        "them. Robust linear features are those of a logistic regression that sees nothing else, as in X1. They are "
-        "the same at every eps: an attack larger than that of their adversarial training may move them too. Beside "
-        "them is the share of the training images of D that have one of another class within 2 eps. An attack of "
-        "radius eps can move both to the same place. Lines are means over seeds, bands standard deviations."
+        "D_rand and D_det made with attacks of several radii eps; all else is as for the study's own sets. Accuracy on "
+        "the test split of D, and on it relabelled by t(y) = (y + 1) mod C (permuted), of networks trained on them. "
+        "Robust linear features are those of a logistic regression that sees nothing else, as in X1. They are the same "
+        "at every eps: an attack larger than that of their adversarial training may move them too. Beside them is the "
+        "share of the training images of D that have an image of another class within 2 eps. An attack of radius eps "
+        "can move both images to the same place. Lines are means over seeds, bands standard deviations."
     ),
 )
