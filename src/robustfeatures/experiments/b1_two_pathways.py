@@ -321,7 +321,7 @@ EXPERIMENT = Experiment(
         "Accuracy per epoch of training on D_det: on its train and validation splits, on D (non-robust) and on D "
         "relabelled by t(y) = (y + 1) mod C (robust). The performance correlation, times 100, compares the network "
         "with a logistic regression L on the training images. It is mu = I(F; Y) - I(F; Y | L) on the validation split "
-        "of D_det; F is what the network predicts, Y the label. Logarithms are to the base C, entropies after Chao, "
+        "of D_det. F is what the network predicts, Y the label. Logarithms are to the base C, entropies after Chao, "
         "Wang and Jost (2013). Thick lines are moving averages over epochs, thin ones as measured; means over seeds, "
         "bands standard deviations. The turning epoch of the robust accuracy of pathway 1 is where the smoothed curve "
         "falls fastest. That of pathway 2 or of a correlation is where the curve levels off: the knot k of a + b "

@@ -178,6 +178,6 @@ EXPERIMENT = Experiment(
         "its cosines are means over the neurons of a class. The first panel has the cosines of the features with one "
         "another; its rows are classes. White lines divide the two halves of the classes. Features are class means of "
         "the frozen representation minus its overall mean. Means over seeds. In the table, the coefficient of a class "
-        "(lambda D) is the sum of what its images add to a weight in all steps of gradient descent."
+        "is lambda D. It is the sum of what its images add to a weight in all steps of gradient descent."
     ),
 )
