@@ -66,9 +66,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         Need(
             "theorems",
             seed,
-            pieces.measurement(
-                "gaussian-likelihood", "theory.gaussian_likelihood", {**asdict(settings), "seed": seed}, {}, seed=seed
-            ),
+            pieces.simulation("gaussian-likelihood", "theory.gaussian_likelihood", asdict(settings), seed),
         )
         for seed in pieces.study.seeds
     ]

@@ -51,9 +51,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         Need(
             "losses",
             seed,
-            pieces.measurement(
-                "ignored-feature", "theory.ignored_feature", {**asdict(settings), "seed": seed}, {}, seed=seed
-            ),
+            pieces.simulation("ignored-feature", "theory.ignored_feature", asdict(settings), seed),
         )
         for seed in pieces.study.seeds
     ]

@@ -14,7 +14,6 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_search import TEST, Search, search_needs, select_best_cells
 from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
-from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -54,16 +53,11 @@ def evaluate_on(pieces: Pieces, name: str, seed: int) -> Need:
     return Need(name, seed, pieces.evaluation(model, eps=(0.0,), label_shifts=LABEL_SHIFTS))
 
 
-def _clean(results: Results) -> pd.DataFrame:
-    rows = results.evaluations
-    return rows[(rows["eps"] == 0) & (rows["label_shift"] == 0)]
-
-
 def table(results: Results) -> pd.DataFrame:
     """One line per training set, and one for the best training of the search on it."""
     import pandas as pd
 
-    rows = _clean(results)
+    rows = results.clean
     if results.settings.search is not None:
         tested = results.histories[results.histories["probe"] == TEST]
         best = tested.merge(select_best_cells(results.histories, ["row"]), on=["row", "cell"])
@@ -79,7 +73,7 @@ def figure(results: Results) -> Figure:
 
     printed = results.comparable_rows
     return grouped_bars(
-        split_sources(_clean(results)),
+        split_sources(results.clean),
         group="set",
         bar="source",
         xlabel="trained on",
@@ -89,15 +83,14 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3.2 and Appendix D.4 on these rows."""
-    accuracy = {row: select_by_seed(_clean(results), row=row) for row in ("D", *DERIVED_SETS)}
-    chance = percent(1 / results.evaluations["classes"].iloc[0])
+    accuracy = {row: select_by_seed(results.clean, row=row) for row in ("D", *DERIVED_SETS)}
     source, appendix = "not-bugs-2019, Section 3.2 and Table 1", "not-bugs-2019, Appendix D.4 and Table 9"
     return [
         Claim(
             "Standard training on relabelled adversarial examples generalises to the original test set",
             source,
             f"clean accuracy: {name} minus chance",
-            accuracy[name] - chance,
+            accuracy[name] - results.chance,
             setting=name,
         )
         for name in ("D_rand", "D_det")

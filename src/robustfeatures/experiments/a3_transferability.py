@@ -108,8 +108,7 @@ def _rates(results: Results) -> pd.DataFrame:
 
 
 def _downstream_accuracies(results: Results) -> pd.DataFrame:
-    rows = results.evaluations
-    clean: pd.DataFrame = rows[rows["label_shift"] == 0].rename(columns={"row": "target"})
+    clean = results.clean.rename(columns={"row": "target"})
     return clean[["target", "seed", "accuracy"]]
 
 

@@ -22,7 +22,6 @@ from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
-from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct, Name
 
@@ -103,10 +102,6 @@ def _evaluation(pieces: Pieces, model: Recipe, sample: Sample) -> Recipe:
     return pieces.evaluation(model, eps=(0.0,), label_shifts=LABEL_SHIFTS, data=data, split=sample.split)
 
 
-def _clean(results: Results) -> pd.DataFrame:
-    return results.evaluations[results.evaluations["label_shift"] == 0]
-
-
 def predict_by_fit(results: Results) -> pd.DataFrame:
     """The accuracy on fresh images that the fit predicts from that on used ones: columns row, seed, accuracy (percent).
 
@@ -117,7 +112,7 @@ def predict_by_fit(results: Results) -> pd.DataFrame:
     import pandas as pd
 
     settings: Settings = results.settings
-    wide = _clean(results).pivot_table(index=["seed", "row"], columns="test_set", values="accuracy")
+    wide = results.clean.pivot_table(index=["seed", "row"], columns="test_set", values="accuracy")
     used, fresh = wide[settings.used.shown], wide[settings.fresh_name]
     predicted = []
     for seed in wide.index.unique("seed"):
@@ -134,7 +129,7 @@ def _with_fit(results: Results) -> pd.DataFrame:
     """The clean accuracies, and those that the fit predicts as a further test set."""
     import pandas as pd
 
-    rows = _clean(results)
+    rows = results.clean
     settings: Settings = results.settings
     if not settings.fitted:
         return rows
@@ -165,9 +160,8 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Appendix D.7 on these rows."""
-    rows = _clean(results)
+    rows = results.clean
     settings: Settings = results.settings
-    chance = percent(1 / rows["classes"].iloc[0])
     # The paper's sentences are about another collection than D. Of the test split of D, A2 says the first.
     control = settings.fresh.data == "D"
     fresh = {name: select_by_seed(rows, row=name, test_set=settings.fresh_name) for name in DERIVED_SETS}
@@ -177,7 +171,7 @@ def claims(results: Results) -> list[Claim]:
             "Models of relabelled adversarial examples generalise to images that no choice was made on",
             SECTION,
             f"accuracy on {settings.fresh_name}: {name} minus chance",
-            fresh[name] - chance,
+            fresh[name] - results.chance,
             setting=name,
             control=control,
         )

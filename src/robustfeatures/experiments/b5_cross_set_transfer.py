@@ -13,7 +13,6 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
-from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -95,7 +94,6 @@ def figure(results: Results) -> Figure:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 6 on the two models trained on D_det."""
-    chance = percent(1 / results.evaluations["classes"].iloc[0])
     first, second = results.settings.first.data, results.settings.second.data
     weaker = "" if results.settings.independent else WEAKER
     return [
@@ -103,7 +101,7 @@ def claims(results: Results) -> list[Claim]:
             "The non-robust features of one data set generalise to another",
             SECTION,
             f"accuracy on {target} after training on the D_det of {source}, minus chance",
-            select_by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - chance,
+            select_by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - results.chance,
             setting=f"{source} to {target}{weaker}",
         )
         for source, target in ((first, second), (second, first))

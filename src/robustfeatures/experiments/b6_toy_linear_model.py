@@ -109,10 +109,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     for seed in pieces.study.seeds:
         for p in settings.p:
             for examples, steps in last.items():
-                given = {**same, **settings.grid(), "p": p, "examples": examples, "steps": [1, *steps], "seed": seed}
+                given = {**same, **settings.grid(), "p": p, "examples": examples, "steps": [1, *steps]}
                 label = f"toy-linear-model-p{p:g}-n{examples}"
                 found.append(_need(pieces, "phase diagram", label, given, seed))
-        given = {**same, "k": settings.curve_k, "eps": [settings.curve_eps], "p": settings.curve_p, "seed": seed}
+        given = {**same, "k": settings.curve_k, "eps": [settings.curve_eps], "p": settings.curve_p}
         given |= {"examples": settings.curve_examples, "steps": _steps(settings)}
         found.append(_need(pieces, "curves", "toy-linear-model-curves", given, seed))
     return found
@@ -130,7 +130,7 @@ def _check_dimension(settings: Settings) -> None:
 
 
 def _need(pieces: Pieces, row: str, label: str, given: dict[str, Any], seed: int) -> Need:
-    recipe = pieces.measurement(label, "theory.toy_linear_model", given, {}, seed=seed)
+    recipe = pieces.simulation(label, "theory.toy_linear_model", given, seed)
     return Need(row, seed, recipe, columns={"p": given["p"], "examples": given["examples"]})
 
 

@@ -65,9 +65,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         Need(
             "networks",
             seed,
-            pieces.measurement(
-                "dogs-and-cats", "theory.dogs_and_cats", {**asdict(settings), "seed": seed}, {}, seed=seed
-            ),
+            pieces.simulation("dogs-and-cats", "theory.dogs_and_cats", asdict(settings), seed),
         )
         for seed in pieces.study.seeds
     ]

@@ -75,9 +75,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         Need(
             "classifiers",
             seed,
-            pieces.measurement(
-                "robustness-at-odds", "theory.robustness_at_odds", {**asdict(settings), "seed": seed}, {}, seed=seed
-            ),
+            pieces.simulation("robustness-at-odds", "theory.robustness_at_odds", asdict(settings), seed),
         )
         for seed in pieces.study.seeds
     ]

@@ -17,7 +17,6 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import MINUS_SHARES, SHARES, percent
-from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Name
 from robustfeatures.theory.settings import Patches
@@ -78,8 +77,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     for name, constants in settings.settings.items():
         for seed in pieces.study.seeds:
             asked = {
-                "constants": to_json(constants),
-                "seed": seed,
+                "constants": constants,
                 "steps": settings.training_steps,
                 "every": settings.every,
                 "test_samples": settings.test_samples,
@@ -87,7 +85,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                 "pgd_relative_step_size": settings.pgd_relative_step_size,
                 "pgd_random_starts": settings.pgd_random_starts,
             }
-            recipe = pieces.measurement(f"patches-{name}", "theory.patch_training", asked, {}, seed=seed)
+            recipe = pieces.simulation(f"patches-{name}", "theory.patch_training", asked, seed)
             found.append(Need(name, seed, recipe))
     return found
 

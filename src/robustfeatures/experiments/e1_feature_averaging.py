@@ -97,7 +97,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         Need(
             "networks",
             seed,
-            pieces.measurement("clusters", "theory.feature_averaging", {**asked, "seed": seed}, {}, seed=seed),
+            pieces.simulation("clusters", "theory.feature_averaging", asked, seed),
             {"start": start},
         )
         for start, asked in starts.items()

@@ -77,10 +77,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     found = []
     for seed in pieces.study.seeds:
         for sides, share in ((EQUAL, {}), (UNEQUAL, {"positive_share": settings.positive_share})):
-            asked = {**asdict(settings.training), **share, "relative_radii": settings.relative_radii, "seed": seed}
+            asked = {**asdict(settings.training), **share, "relative_radii": settings.relative_radii}
             attack = {"pgd_steps": settings.pgd_steps, "pgd_relative_step_size": settings.pgd_relative_step_size}
-            curves = pieces.measurement("clusters-radius", "theory.robust_radius", {**asked, **attack}, {}, seed=seed)
-            direction = pieces.measurement("clusters-direction", "theory.averaged_direction", asked, {}, seed=seed)
+            curves = pieces.simulation("clusters-radius", "theory.robust_radius", {**asked, **attack}, seed)
+            direction = pieces.simulation("clusters-direction", "theory.averaged_direction", asked, seed)
             found += [Need(CURVES, seed, curves, {"sides": sides}), Need(DIRECTION, seed, direction, {"sides": sides})]
         for dimension in settings.sweep_dimensions:
             asked = {
@@ -88,9 +88,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
                 "clusters": settings.sweep_clusters,
                 "dimension": dimension,
                 "test_samples": settings.sweep_test_samples,
-                "seed": seed,
             }
-            recipe = pieces.measurement(f"clusters-cliffs-d{dimension}", "theory.robust_cliffs", asked, {}, seed=seed)
+            recipe = pieces.simulation(f"clusters-cliffs-d{dimension}", "theory.robust_cliffs", asked, seed)
             found.append(Need(f"d = {dimension}", seed, recipe))
     return found
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 
@@ -81,6 +82,17 @@ class Results:
     def name_radius(self, eps: float) -> str:
         """What figures call the accuracy at a radius: "clean" at 0, else the norm and the radius."""
         return "clean" if eps == 0 else f"{self.norm} {eps:g}"
+
+    @property
+    def clean(self) -> pd.DataFrame:
+        """The evaluations on unchanged images with the labels of their data set."""
+        rows = self.evaluations
+        return rows[(rows["eps"] == 0) & (rows["label_shift"] == 0)]
+
+    @property
+    def chance(self) -> float:
+        """The accuracy of guessing, in percent: one over the number of classes."""
+        return percent(1 / float(self.evaluations["classes"].iloc[0]))
 
     @property
     def comparable_rows(self) -> pd.DataFrame | None:

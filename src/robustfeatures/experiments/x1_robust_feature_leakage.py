@@ -70,8 +70,7 @@ def _accuracies(results: Results) -> pd.DataFrame:
 
     measured = results.measurements
     linear = measured.assign(row=measured["trained_on"], features=LINEAR, accuracy=percent(measured["accuracy"]))
-    evaluations = results.evaluations
-    clean = evaluations[(evaluations["eps"] == 0) & (evaluations["label_shift"] == 0)].assign(features=NETWORK)
+    clean = results.clean.assign(features=NETWORK)
     columns = ["row", "features", "seed", "accuracy"]
     return pd.concat([linear[columns], clean[columns]], ignore_index=True).assign(eps=0.0)
 
@@ -97,7 +96,7 @@ def figure(results: Results) -> Figure:
 def claims(results: Results) -> list[Claim]:
     """Goh's claims on D_rand and D_det, and the robustness of his features here."""
     rows = _accuracies(results)
-    chance = percent(1 / results.evaluations["classes"].iloc[0])
+    chance = results.chance
     linear = {name: select_by_seed(rows, row=name, features=LINEAR) for name in DERIVED_SETS}
     network = select_by_seed(rows, row="D_rand", features=NETWORK)
     robust = results.measurements[results.measurements["trained_on"] == "D"].set_index("seed")

@@ -18,7 +18,6 @@ from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
-from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
 from robustfeatures.pipeline.study.parameters import Name
 
@@ -70,31 +69,27 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     return found
 
 
-def _clean(results: Results) -> pd.DataFrame:
-    return results.evaluations[results.evaluations["label_shift"] == 0]
-
-
 def table(results: Results) -> pd.DataFrame:
     """One line per training set; that tested on the train split says how many errors there were to learn from."""
-    return add_published(summarise_seeds(_clean(results), ["row", "eps"]), results, ["row", "eps"])
+    return add_published(summarise_seeds(results.clean, ["row", "eps"]), results, ["row", "eps"])
 
 
 def figure(results: Results) -> Figure:
     """One bar per training set."""
     from robustfeatures.experiments.shared.plots import grouped_bars
 
-    return grouped_bars(_clean(results), group="row", bar="eps", bar_label=lambda eps: "clean", xlabel="trained on")
+    return grouped_bars(results.clean, group="row", bar="eps", bar_label=lambda eps: "clean", xlabel="trained on")
 
 
 def claims(results: Results) -> list[Claim]:
     """Wallace's claim on a network trained only on wrong labels."""
-    rows = _clean(results)
+    rows = results.clean
     return [
         Claim(
             "A model trained on mislabelled, unperturbed images alone generalises to the original test set",
             SECTION,
             "clean accuracy: errors minus chance",
-            select_by_seed(rows, row=ERRORS) - percent(1 / rows["classes"].iloc[0]),
+            select_by_seed(rows, row=ERRORS) - results.chance,
             control=True,
         )
     ]

@@ -146,17 +146,13 @@ def figure(results: Results) -> Figure:
         xlabel="eps of the attack",
         value="share",
         ylabel="accuracy or share of images (%)",
-        levels={"chance": pd.DataFrame({"share": [_chance(results)]})},
+        levels={"chance": pd.DataFrame({"share": [results.chance]})},
     )
-
-
-def _chance(results: Results) -> float:
-    return percent(1 / float(results.evaluations["classes"].iloc[0]))
 
 
 def claims(results: Results) -> list[Claim]:
     """The sentences of A2, A7 and X1 on D_rand and D_det, at each radius."""
-    rows, chance = _measure(results), _chance(results)
+    rows, chance = _measure(results), results.chance
 
     def of(derived: str, quantity: str, radius: float) -> pd.Series:
         return select_by_seed(rows, value=quantity, derived=derived, radius=radius)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.pipeline.plan.canonical import to_json
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.training.settings import Augmentation
@@ -24,7 +23,7 @@ def make_attack_success(
     return pieces.measurement(
         f"{family}-attack-success",
         "measurements.attack_success",
-        {"precision": pieces.study.precision, "augmentation": to_json(augmentation), "seed": seed},
+        {"precision": pieces.study.precision, "augmentation": augmentation, "seed": seed},
         {"data": data, "source": source},
         seed=seed,
     )

@@ -276,6 +276,10 @@ class Pieces:
         """
         return Recipe(label, Measurement(module=module, settings=to_json(settings)), inputs, seed)
 
+    def simulation(self, label: str, module: str, settings: Mapping[str, Any], seed: int) -> Recipe:
+        """The measurement of a toy model, which draws its own points by `seed` and reads nothing."""
+        return self.measurement(label, module, {**settings, "seed": seed}, {}, seed=seed)
+
     def grid(self, name: str) -> tuple[Cell, ...]:
         """The cells of a named grid, each the name of a training."""
         self._find(self.study.grids, name, "grids")
