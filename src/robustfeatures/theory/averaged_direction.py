@@ -36,7 +36,7 @@ from torch import Tensor
 
 from robustfeatures.theory.feature_averaging import Network, Task, train_networks
 from robustfeatures.theory.ideal_radii import TWO_CLASSES, count_positive
-from robustfeatures.theory.robust_radius import Readout, draw_test_points, make_readout
+from robustfeatures.theory.robust_radius import Readout, draw_test_points, find_least, make_readout
 
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
@@ -68,14 +68,12 @@ def crossing_radii(readout: Readout, changes: Tensor, largest: float) -> Tensor:
 
     Under the attack the responses of the own side fall and those of the other side rise, so a wrong point stays wrong.
     """
-    low, high = torch.zeros(len(changes), dtype=changes.dtype), torch.full((len(changes),), largest).to(changes)
-    withstands = ~readout.is_wrong(readout.preactivations + high[:, None] * changes)
-    clean = ~readout.is_wrong(readout.preactivations)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        wrong = readout.is_wrong(readout.preactivations + middle[:, None] * changes)
-        low, high = torch.where(wrong, low, middle), torch.where(wrong, middle, high)
-    return torch.where(withstands, torch.inf, torch.where(clean, high, 0.0))
+
+    def is_wrong(radii: Tensor) -> Tensor:
+        return readout.is_wrong(readout.preactivations + radii[:, None] * changes)
+
+    most = torch.full((len(changes),), largest).to(changes)
+    return torch.where(is_wrong(0 * most), 0.0, find_least(is_wrong, most, halvings=HALVINGS))
 
 
 def robust_accuracies(readout: Readout, changes: Tensor, radii: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from robustfeatures.attacks.gradient_ascent import gradient_ascent
+from robustfeatures.attacks.margins import compute_margins
 from robustfeatures.theory.settings import PatchConstants
 
 # A gradient shorter than this has no reliable direction.
@@ -137,8 +138,7 @@ def pgd(
     relu = activation(constants)
 
     def minus_margin(moved: Tensor) -> Tensor:
-        outputs = logits(weights, moved, relu)
-        return (_largest_other(outputs, labels) - _own(outputs, labels)).sum()
+        return -compute_margins(logits(weights, moved, relu), labels).sum()
 
     return gradient_ascent(
         minus_margin,
@@ -154,8 +154,7 @@ def pgd(
 
 def is_right(weights: Tensor, points: Tensor, labels: Tensor, relu: SmoothedReLU) -> Tensor:
     """Whether the own class of each point has strictly the largest output, bool (n,); a tie is an error."""
-    outputs = logits(weights, points, relu)
-    return _own(outputs, labels) > _largest_other(outputs, labels)
+    return compute_margins(logits(weights, points, relu), labels) > 0
 
 
 def is_certified(weights: Tensor, points: Tensor, labels: Tensor, constants: PatchConstants) -> Tensor:
@@ -169,12 +168,5 @@ def is_certified(weights: Tensor, points: Tensor, labels: Tensor, constants: Pat
     products = _preactivations(weights, points)
     most = constants.radius * weights.norm(dim=2)
     least, largest = (relu(products + sign * most).sum(dim=(1, 3)) for sign in (-1, 1))
-    return _own(least, labels) > _largest_other(largest, labels)
-
-
-def _own(outputs: Tensor, labels: Tensor) -> Tensor:
-    return outputs.gather(1, labels[:, None]).squeeze(1)
-
-
-def _largest_other(outputs: Tensor, labels: Tensor) -> Tensor:
-    return outputs.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
+    own = labels[:, None]
+    return compute_margins(largest.scatter(1, own, least.gather(1, own)), labels) > 0

@@ -8,7 +8,7 @@ work on N numbers instead of d, with the same result.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from robustfeatures.attacks.margins import compute_log_odds, compute_margins
 from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.theory.feature_averaging import (
     Network,
@@ -55,9 +56,7 @@ class Readout:
 
     def is_wrong(self, preactivations: Tensor) -> Tensor:
         """Bool (n,): another output is at least as large as that of the label."""
-        outputs = preactivations.clamp(min=0) @ self.output_weights
-        own = outputs.gather(1, self.labels[:, None])
-        return (outputs.scatter(1, self.labels[:, None], -torch.inf) >= own).any(dim=1)
+        return compute_margins(preactivations.relu() @ self.output_weights, self.labels) <= 0
 
 
 def make_readout(network: Network, noise: Tensor, clusters: Tensor, labels: Tensor, output_weights: Tensor) -> Readout:
@@ -116,12 +115,21 @@ def _find_crossing(preactivations: Tensor, signs: Tensor, change: Tensor, neares
     def is_wrong(at: Tensor) -> Tensor:
         return (signs * (preactivations + at[:, None] * change).clamp(min=0)).sum(dim=1) <= 0
 
-    low, high = torch.zeros_like(nearest), 2 * nearest
+    return find_least(is_wrong, 2 * nearest, halvings=HALVINGS)
+
+
+def find_least(is_wrong: Callable[[Tensor], Tensor], most: Tensor, *, halvings: int) -> Tensor:
+    """The least t (n,) in [0, `most`] at which each point is wrong, by bisection; infinite where it is right at `most`.
+
+    A point that is wrong at some t must be wrong at every larger one. The result is too large by at most
+    `most` / 2^`halvings`.
+    """
+    low, high = torch.zeros_like(most), most
     found = is_wrong(high)
-    for _ in range(HALVINGS):
+    for _ in range(halvings):
         middle = (low + high) / 2
-        below = is_wrong(middle)
-        low, high = torch.where(below, low, middle), torch.where(below, middle, high)
+        wrong = is_wrong(middle)
+        low, high = torch.where(wrong, low, middle), torch.where(wrong, middle, high)
     return torch.where(found, high, torch.inf)
 
 
@@ -151,17 +159,17 @@ def _least_perturbation_of_used_neurons(readout: Readout, signs: Tensor) -> Tens
 
 
 def pgd(readout: Readout, attacked: Readout, radius: float, *, steps: int, relative_step_size: float) -> Tensor:
-    """Attack the cross-entropy of `attacked` by PGD. Bool (n,): `readout` errs at the last iterate.
+    """Attack the log odds of `attacked` by PGD. Bool (n,): `readout` errs at the last iterate.
 
     Both are readouts of the same network. Each step moves by `relative_step_size` of the radius along the normalised
     gradient in the space of points.
     """
-    targets = one_hot(attacked.labels, attacked.output_weights.shape[1]).to(attacked.preactivations.dtype)
     change = torch.zeros_like(attacked.preactivations)
     for _ in range(steps):
-        at = attacked.preactivations + change @ attacked.gram
-        residual = (at.clamp(min=0) @ attacked.output_weights).softmax(dim=1) - targets
-        ascent = (residual @ attacked.output_weights.T) * (at > 0)
+        at = (attacked.preactivations + change @ attacked.gram).requires_grad_()
+        odds = compute_log_odds(at.relu() @ attacked.output_weights, attacked.labels)
+        # With respect to `change` the gradient would be multiplied by G, and would not be that in the space of points.
+        (ascent,) = torch.autograd.grad(odds.sum(), at)
         change = change + relative_step_size * radius * ascent / _norms(ascent, attacked.gram)
         change = change * (radius / _norms(change, attacked.gram)).clamp(max=1)
     return readout.is_wrong(readout.preactivations + change @ readout.gram)
