@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
+import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from robustfeatures.attacks.gradients import loss_gradients, render_gradients
@@ -10,15 +14,34 @@ from robustfeatures.models.network import Network
 from tests.conftest import Digits
 
 
-def test_each_gradient_is_that_of_its_image_alone(digits: Digits, network: Network) -> None:
+def test_each_gradient_has_the_direction_of_the_cross_entropys_at_its_image_alone(
+    digits: Digits, network: Network
+) -> None:
     images, labels = digits.images[:4], digits.labels[:4]
     found = loss_gradients(network, images, labels)
+    doubled = copy.deepcopy(network).double()
     for number in range(4):
-        image = images[number : number + 1].clone().requires_grad_(True)
-        functional.cross_entropy(network(image), labels[number : number + 1]).backward()
+        image = images[number : number + 1].double().requires_grad_(True)
+        functional.cross_entropy(doubled(image), labels[number : number + 1]).backward()
         assert image.grad is not None
-        torch.testing.assert_close(found[number], image.grad[0], rtol=1e-4, atol=1e-7)
+        lengths = found[number].norm(), image.grad.norm()
+        torch.testing.assert_close(
+            found[number] / lengths[0], (image.grad[0] / lengths[1]).float(), rtol=1e-4, atol=1e-6
+        )
     assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("scale", [1.0, 50.0, 1000.0])
+def test_the_gradient_of_a_sure_linear_network_is_the_difference_of_its_weights(scale: float) -> None:
+    """Two classes: the cross-entropy of the first falls along w_0 - w_1 at any margin, here up to 1000."""
+    head = nn.Linear(4, 2, bias=False)
+    with torch.no_grad():
+        head.weight.copy_(scale * torch.tensor([[1.0, 0.0, 2.0, 0.0], [0.0, 3.0, 0.0, 1.0]]))
+    images = torch.tensor([[[[1.0, 0.5], [0.0, 0.0]]], [[[0.5, 0.0], [0.5, 0.5]]]])
+    found = loss_gradients(nn.Sequential(nn.Flatten(), head), images, torch.tensor([0, 0]))
+    towards = torch.tensor([-1.0, 3.0, -2.0, 1.0])
+    for gradient in found.flatten(1):
+        torch.testing.assert_close(gradient / gradient.norm(), towards / towards.norm())
 
 
 def test_pictures_of_gradients() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 import robustfeatures
 from robustfeatures.data import digits
@@ -186,6 +187,19 @@ def test_statistics_are_numpys() -> None:
     mean, std = ImageDataset(images, np.zeros(500, np.int64), {}, ("a",)).channel_statistics()
     np.testing.assert_allclose(mean, (images / 255).mean(axis=(0, 2, 3)))
     np.testing.assert_allclose(std, (images / 255).std(axis=(0, 2, 3)))
+
+
+@pytest.mark.parametrize("value", [0, 77, 255])
+def test_a_constant_channel_keeps_its_scale(value: int) -> None:
+    """By its own deviation, which is 0 but for rounding, a network would see changes of it a million times larger."""
+    images = np.random.default_rng(0).integers(0, 256, (500, 3, 8, 8), dtype=np.uint8)
+    images[:, 2] = value
+    flat = (images / 255).transpose(0, 2, 3, 1).reshape(-1, 3)
+    scaler = StandardScaler().fit(flat)
+    mean, std = ImageDataset(images, np.zeros(500, np.int64), {}, ("a",)).channel_statistics()
+    np.testing.assert_allclose(mean, scaler.mean_)
+    np.testing.assert_allclose(std, scaler.scale_)
+    assert std[2] == 1
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])

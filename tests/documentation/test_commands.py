@@ -27,7 +27,7 @@ CANNOT_RUN = {
     "pytest tests/models": TESTS,
     "pytest": TESTS,
     "pytest -m slow": TESTS,
-    "robustfeatures fetch --study not-bugs-cifar10-fast": "it downloads 170 MB; tests/data/test_download.py downloads less",
+    "robustfeatures fetch --study not-bugs-cifar10-fast": "it downloads 170 MB; tests/data/test_download.py does so",
     "snakemake --profile profiles/slurm --config study=not-bugs-cifar10-fast": "it submits jobs; tests/slurm does so",
     "snakemake --cores all --config study=at-odds-mnist-c7": MNIST,
     "snakemake --cores all --config study=cross-digits-mnist10k": MNIST,

@@ -135,8 +135,9 @@ def test_the_own_loss_is_attacked_with_pgd(digits: Digits, linear: Network) -> N
     for read_out in (SUMMED, LARGEST):
         held, expected = torch.ones(300, dtype=torch.bool), []
         for eps in EPS:
-            moved = pgd(linear, images, labels, norm="l2", eps=eps, step_size=0.1 * eps, steps=20)
-            held &= margins(linear(moved), labels, side, read_out) > 0
+            for steps in range(21):
+                moved = pgd(linear, images, labels, norm="l2", eps=eps, step_size=0.1 * eps, steps=steps)
+                held &= margins(linear(moved), labels, side, read_out) > 0
             expected.append(int(held.sum()))
         assert expected[-1] < 0.98 * expected[0]
         # The network is folded before it is attacked, which rounds otherwise.

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from robustfeatures.attacks.gradient_ascent import gradient
+from robustfeatures.attacks.objectives import log_odds_against
 from robustfeatures.engine.eval_mode import freeze
 
 
 def loss_gradients(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """Return the gradient of each image's cross-entropy with respect to its pixels, (N, C, H, W).
+    """Return the gradient of each image's loss with respect to its pixels, (N, C, H, W), up to a positive factor.
 
-    `images` (N, C, H, W) are in [0, 1], and `labels` (N,) are their classes. The model runs in eval mode; afterwards
-    its mode is restored.
+    The loss is the log odds against the class. Their gradient has the direction of the cross-entropy's, which float32
+    loses where the network is sure (`compute_log_odds`). `images` (N, C, H, W) are in [0, 1], and `labels` (N,) are
+    their classes. The model runs in eval mode; afterwards its mode is restored.
     """
     with freeze(model):
-        return gradient(lambda shown: functional.cross_entropy(model(shown), labels, reduction="sum"), images)
+        return gradient(log_odds_against(model, labels), images)
 
 
 def render_gradients(gradients: Tensor, deviations: float) -> Tensor:

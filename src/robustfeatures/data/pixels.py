@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # Mean and standard deviation of each channel, (C,).
 Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
 
+# A channel with a smaller standard deviation is constant, but for rounding.
+CONSTANT = 1e-6
 # The size of a block of images as float32.
 BLOCK_BYTES = 1 << 25
 
@@ -33,7 +35,11 @@ def split_rows(shape: tuple[int, ...]) -> Iterator[NDArray[np.int64]]:
 
 
 def channel_statistics(images: Images) -> Statistics:
-    """Mean and standard deviation of each channel over all pixels, (C,), of images (N, C, H, W) in [0, 1]."""
+    """Mean and standard deviation of each channel over all pixels, (C,), of images (N, C, H, W) in [0, 1].
+
+    The deviation of a constant channel is given as 1, as by scikit-learn's StandardScaler. Normalised by its own, the
+    smallest change of such a channel would be huge to a network.
+    """
     sums, squares = np.zeros(images.shape[1]), np.zeros(images.shape[1])
     for rows in split_rows(images.shape):
         block = as_float(images[rows]).astype(np.float64)
@@ -41,4 +47,5 @@ def channel_statistics(images: Images) -> Statistics:
         squares += (block**2).sum(axis=(0, 2, 3))
     pixels = images.shape[0] * int(np.prod(images.shape[2:]))
     mean = sums / pixels
-    return mean, np.sqrt(np.maximum(squares / pixels - mean**2, 0))
+    std = np.sqrt(np.maximum(squares / pixels - mean**2, 0))
+    return mean, np.where(std < CONSTANT, 1.0, std)

@@ -22,20 +22,19 @@ def measure(run: Run, *, cutoff: float) -> Sequence[Row]:
     """Return one row per network and test image of the input "data"; all other inputs are networks.
 
     `alignment` is the cosine between the gradient and a difference of mean training images: the class with the largest
-    logit except the label, minus the class of the label. Networks run in float64, because in float32 the loss of a
-    confident network and its gradient are 0.
+    logit except the label, minus the class of the label. None of the columns depends on the length of a gradient.
     """
     test = run.dataset("data", "test")
     means = class_means(run.dataset("data", "train")).to(run.device)
     names = sorted(set(run.roles) - {"data"})
     rows: list[Row] = []
     for number, name in enumerate(names):
-        network = run.network(name).double()
+        network = run.network(name)
 
         def measure_gradients(size: int, name: str = name, network: Network = network) -> list[Row]:
             found: list[Row] = []
             for places in torch.split(torch.arange(len(test)), size):
-                images = torch.from_numpy(test.float_images(places.numpy())).double().to(run.device)
+                images = torch.from_numpy(test.float_images(places.numpy())).to(run.device)
                 labels = torch.from_numpy(test.labels)[places].to(run.device)
                 gradients = loss_gradients(network, images, labels)
                 with torch.no_grad():

@@ -14,7 +14,8 @@ def _two_sides(settings: Mapping[str, Any]) -> float:
     attacks = 1 if sum(map(len, settings["sides"])) == 2 else 3
     eps: list[float] = settings["eps"]
     steps: int = settings["steps"]
-    return attacks * (len(eps) + ATTACK_STEP * steps * sum(radius > 0 for radius in eps))
+    # Each step is judged by a forward pass.
+    return attacks * sum((ATTACK_STEP + 1) * steps if radius > 0 else 1 for radius in eps)
 
 
 def _transfer(settings: Mapping[str, Any]) -> float:

@@ -9,7 +9,7 @@ margin of the read-out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,9 +46,10 @@ def measure(
 ) -> Sequence[Mapping[str, str | int | float]]:
     """Return one row per read-out, attack and radius on the test split: read_out, attack, eps, correct, total.
 
-    `sides` are two lists of class names of the input "data". An image that is wrong at a smaller radius counts as wrong
-    at larger radii. The attack "either" counts images that are robust against both attacks. Radius 0 is clean. With two
-    classes there is only one read-out, and the attacks on the margin and on the cross-entropy are the same.
+    `sides` are two lists of class names of the input "data". An image is wrong at a radius if it is wrong after any
+    step, or at a smaller radius. The attack "either" counts images that are robust against both attacks. Radius 0 is
+    clean. With two classes there is only one read-out, and the attacks on the margin and on the cross-entropy are the
+    same.
 
     Raises:
         UserError: a name is no class of the data set, or a class is on neither side.
@@ -78,21 +79,12 @@ def measure(
                 robust_by_read_out: Mapping[str, Tensor] = robust_by_read_out,
             ) -> None:
                 for rows, batch in images.batches(remaining, size):
-                    inputs = batch
-                    if radius > 0:
-                        inputs = gradient_ascent(
-                            build_objective(loss, network, labels[rows], side),
-                            batch,
-                            norm=load_norm(norm),
-                            step_size=relative_step_size * radius,
-                            steps=steps,
-                            origin=batch,
-                            eps=radius,
-                        )
-                    with torch.no_grad():
-                        logits = network(inputs)
-                    for read_out, flags in robust_by_read_out.items():
-                        flags[rows] &= margins(logits, labels[rows], side, read_out) > 0
+                    objective = build_objective(loss, network, labels[rows], side)
+                    for inputs in follow_attack(objective, batch, norm, radius, steps, relative_step_size):
+                        with torch.no_grad():
+                            logits = network(inputs)
+                        for read_out, flags in robust_by_read_out.items():
+                            flags[rows] &= margins(logits, labels[rows], side, read_out) > 0
 
             if len(remaining):
                 batch_size.fit(attack)
@@ -100,6 +92,27 @@ def measure(
             result += _count_correct(robust, read_out, radius)
         run.progress(number + 1, len(radii))
     return result
+
+
+def follow_attack(
+    objective: Objective, images: Tensor, norm: NormName, eps: float, steps: int, relative_step_size: float
+) -> Iterator[Tensor]:
+    """Yield the images after each step of PGD; at radius 0 the images themselves."""
+    if eps == 0:
+        yield images
+        return
+    moved = images
+    for _ in range(steps):
+        moved = gradient_ascent(
+            objective,
+            moved,
+            norm=load_norm(norm),
+            step_size=relative_step_size * eps,
+            steps=1,
+            origin=images,
+            eps=eps,
+        )
+        yield moved
 
 
 def _count_correct(

@@ -24,9 +24,9 @@ class Network(nn.Module):
         self.register_buffer("std", torch.ones(1, channels, 1, 1))
 
     def set_normalisation(self, mean: Tensor, std: Tensor) -> None:
-        """Set the mean and the standard deviation (C,) of the training images."""
+        """Set the mean and the standard deviation (C,), above 0, of the training images."""
         self.mean.copy_(mean.view_as(self.mean))
-        self.std.copy_(std.view_as(self.std).clamp_min(1e-6))
+        self.std.copy_(std.view_as(self.std))
 
     def normalise(self, images: Tensor) -> Tensor:
         """Normalise images (N, C, H, W) in [0, 1], as input of `features`."""

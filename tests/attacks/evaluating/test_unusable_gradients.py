@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from pyautoattack import AutoAttack as PyAutoAttack
 from torch import Tensor, nn
 
 from robustfeatures import evaluate
@@ -116,3 +117,27 @@ def test_square_says_how_large_images_must_be() -> None:
     with pytest.raises(UserError, match=r"^attacks: autoattack: square needs images of at least 5 x 5 pixels in l2$"):
         evaluate(model, images, labels, eps=[0.5], attacks=attacks)
     assert len(evaluate(model, images, labels, norm="linf", eps=[0.01], attacks=attacks)) == 2
+
+
+SQUARE: dict[str, Any] = {"kind": "autoattack", "parts": ["square"], "queries": 2}
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (14, 14), (18, 18), (19, 19), (24, 24), (28, 40), (32, 48)])
+def test_square_refuses_sizes_at_which_the_package_fails(shape: tuple[int, int]) -> None:
+    model, images = Changed(lambda images: images, pixels=shape[0] * shape[1]), torch.rand(4, 1, *shape)
+    labels = model(images).argmax(dim=1)
+    with pytest.raises(
+        UserError, match=f"^attacks: autoattack: square cannot attack images of {shape[0]} x {shape[1]}"
+    ):
+        evaluate(model, images, labels, eps=[0.5], attacks=[SQUARE])
+    original = PyAutoAttack(model, norm="L2", eps=0.5, device=torch.device("cpu"))
+    original.attacks_to_run, original.verbose = ["square"], False
+    with pytest.raises(RuntimeError, match=" match"):
+        original.run_standard_evaluation(images, labels)
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (8, 8), (9, 9), (13, 13), (23, 23), (28, 28), (40, 28), (8, 16), (16, 8)])
+def test_square_attacks_other_sizes(shape: tuple[int, int]) -> None:
+    model, images = Changed(lambda images: images, pixels=shape[0] * shape[1]), torch.rand(4, 1, *shape)
+    labels = model(images).argmax(dim=1)
+    assert len(evaluate(model, images, labels, eps=[0.5], attacks=[SQUARE])) == 2

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NORMS = {"l2": "L2", "linf": "Linf"}
 # Every batch starts with this seed, so that a result depends only on the images and their batch.
 SEED = 0
-# In L2, Square begins with a grid of as many squares in each direction.
+# In L2, Square divides the height by this number. The result is the side of the squares that it begins with.
 SQUARES = 5
 # The loss of targeted APGD compares the four largest logits.
 MIN_CLASSES = {"apgd-t": 4}
@@ -42,10 +42,10 @@ def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
     there are fewer.
 
     Raises:
-        UserError: no part is left, or the images are too small for Square in L2.
+        UserError: no part is left, or the images have a size that Square cannot attack in L2.
     """
-    if task.norm == "l2" and "square" in settings.parts and min(task.images.image_shape[1:]) < SQUARES:
-        raise UserError(f"attacks: autoattack: square needs images of at least {SQUARES} x {SQUARES} pixels in l2")
+    if task.norm == "l2" and "square" in settings.parts:
+        _check_square(*task.images.image_shape[1:])
     robust = task.robust.clone()
     counts = Counts(len(task.radii), task.labels.device)
     parts = [part for part in settings.parts if task.num_classes >= MIN_CLASSES.get(part, 2)]
@@ -63,6 +63,19 @@ def attack(task: AttackTask, settings: AutoAttack) -> Outcome:
         task.progress((level + 1) / len(task.radii))
     found = {BROKEN_WITHOUT_GRADIENTS: counts.counts} if "square" in parts[1:] else {}
     return Outcome(robust, found if without is None else {NO_GRADIENT: without, **found})
+
+
+def _check_square(height: int, width: int) -> None:
+    """Refuse sizes at which the first squares of the package, which begin in its middle, do not fit into the image."""
+    if min(height, width) < SQUARES:
+        raise UserError(f"attacks: autoattack: square needs images of at least {SQUARES} x {SQUARES} pixels in l2")
+    side = height // SQUARES
+    ends = [(height - SQUARES * side) // 2 + length // side * side for length in (height, width)]
+    # A square of one pixel beyond the edge is empty.
+    if side > 1 and (ends[0] > height or ends[1] > width):
+        raise UserError(
+            f"attacks: autoattack: square cannot attack images of {height} x {width} pixels in l2; name the other parts"
+        )
 
 
 def _count_without_gradient(task: AttackTask, parts: Sequence[str]) -> Tensor | None:
