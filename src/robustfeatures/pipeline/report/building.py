@@ -129,7 +129,7 @@ class ViewJob:
 
         needs = [self._read(need) for need in part["needs"]]
         evaluated = [each for each in needs if each.stage == "evaluation"]
-        evaluations = [add_attack_names(each.rows(ROWS), each.recipe) for each in evaluated]
+        evaluations = [add_attack_names(each.rows(ROWS), attack_names(each.recipe)) for each in evaluated]
         together, single = split_by_attack(join_rows(evaluations))
         diagnostics = join_rows(
             drop_noise_before_gradients(each.rows(DIAGNOSTICS), attack_names(each.recipe))
@@ -253,9 +253,11 @@ def describe_attacks(recipes: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
     return norms[0] if len(norms) == 1 else "eps", f"{join_words(norms)} {join_words(titles)}"
 
 
-def add_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
-    """Add two columns to the rows of an evaluation: the last `attack` that ran, and whether it is the `final` one."""
-    names = attack_names(recipe)
+def add_attack_names(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Add two columns to the rows of an evaluation: the last `attack` that ran, and whether it is the `final` one.
+
+    `names` are those of its attacks, in the order in which they run.
+    """
     named = rows.assign(final=(rows["eps"] == 0) | (rows["attacks"] == len(names)))
     last = [names[count - 1] if count else "" for count in rows["attacks"]]
     named.insert(list(rows.columns).index("attacks"), "attack", last)
