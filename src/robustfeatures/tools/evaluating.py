@@ -27,6 +27,7 @@ from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.masking import drop_noise_before_gradients, find_warnings
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.models.network import Network, is_composed
+from robustfeatures.pipeline.report.building import add_attack_names
 from robustfeatures.pipeline.study.checks import check_attacks, check_eps
 from robustfeatures.pipeline.study.validation import validate
 
@@ -89,28 +90,16 @@ def evaluate(
             evaluate_block(split, rows, settings)
             for rows in split_blocks(len(split_images), split_images.image_shape, device)
         ]
-    table = _make_table(settings, [row for row, _ in count_correct(settings, outcomes, num_classes)])
+    names = [attack.name for attack in settings.attacks]
+    rows = pd.DataFrame([row for row, _ in count_correct(settings, outcomes, num_classes)])
+    found = add_attack_names(rows, names).assign(accuracy=percent(rows["correct"] / rows["total"]))
+    table = found[["eps", "attack", "accuracy", "correct", "total", "final"]]
     diagnostics = pd.DataFrame(list(count_diagnostics(settings, outcomes)))
-    compared = drop_noise_before_gradients(diagnostics, [attack.name for attack in settings.attacks])
+    compared = drop_noise_before_gradients(diagnostics, names)
     table.attrs["warnings"] = [*doubts, *find_warnings(compared.assign(row=type(model).__name__))]
     for line in table.attrs["warnings"]:
         warnings.warn(line, stacklevel=2)
     return table
-
-
-def _make_table(settings: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    names = ["", *(attack.name for attack in settings.attacks)]
-    found = pd.DataFrame(rows)
-    return pd.DataFrame(
-        {
-            "eps": found["eps"],
-            "attack": [names[count] for count in found["attacks"]],
-            "accuracy": percent(found["correct"] / found["total"]),
-            "correct": found["correct"],
-            "total": found["total"],
-            "final": (found["eps"] == 0) | (found["attacks"] == len(settings.attacks)),
-        }
-    )
 
 
 def _read_radii(eps: Sequence[float | str]) -> list[float]:

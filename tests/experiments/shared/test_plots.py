@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -44,6 +45,7 @@ from robustfeatures.pipeline.report.views.figure import render_figure
 from tests.experiments.shared.test_claims import results
 
 rng = np.random.default_rng(0)
+draw_cells = partial(heat_map, value="accuracy", xlabel="to", ylabel="of", cell="{:.1f}".format)
 
 
 def make_rows(*columns: tuple[str, tuple[object, ...]]) -> pd.DataFrame:
@@ -172,9 +174,7 @@ def test_thick_and_thin_lines_are_named_and_a_single_point_is_a_mark() -> None:
 
 def test_a_heat_map_shows_its_values() -> None:
     rows = make_rows(("source", ("a", "b")), ("target", ("a", "b", "c"))).assign(part="untargeted")
-    figure = heat_map(
-        rows, panel="part", row="source", column="target", value="accuracy", label="rate (%)", xlabel="to", ylabel="of"
-    )
+    figure = draw_cells(rows, panel="part", row="source", column="target", label="rate (%)", limits=(0, 100))
     axes, bar = figure.axes
     means = rows.groupby(["source", "target"])["accuracy"].mean()
     assert [text.get_text() for text in axes.texts] == [f"{mean:.1f}" for mean in means]
@@ -189,25 +189,15 @@ def test_a_heat_map_shows_its_values() -> None:
 
 def test_one_scale_for_all_panels() -> None:
     rows = make_rows(("row", ("2 classes", "10 classes")), ("neuron", (0, 1)), ("cluster", (0, 1)))
-    figure = heat_map(
-        rows,
-        panel="row",
-        row="neuron",
-        column="cluster",
-        value="accuracy",
-        label="cosine",
-        xlabel="cluster",
-        ylabel="neuron",
-        limits=(-1, 1),
-    )
+    figure = draw_cells(rows, panel="row", row="neuron", column="cluster", label="cosine", limits=(-1, 1))
     assert {axes.images[0].get_clim() for axes in figure.axes[:2]} == {(-1, 1)}
 
 
 def test_colours_may_be_of_another_column_than_the_numbers() -> None:
     rows = make_rows(("neuron", (0, 1)), ("cluster", (0, 1))).assign(accuracy=lambda found: found["neuron"] / 5 - 0.001)
-    names = {"row": "neuron", "column": "cluster", "value": "accuracy", "xlabel": "cluster", "ylabel": "neuron"}
-    shares = rows.assign(share=rows["accuracy"] / 0.199)
-    axes = heat_map(shares, **names, label="share", colour="share", limits=(-1, 1), divide=1).axes[0]  # type: ignore[arg-type]
+    shares = rows.assign(share=rows["accuracy"] / 0.199, part="")
+    names = {"panel": "part", "row": "neuron", "column": "cluster", "label": "share", "colour": "share"}
+    axes = draw_cells(shares, **names, limits=(-1, 1), divide=1).axes[0]
     np.testing.assert_allclose(np.asarray(axes.images[0].get_array())[1], [1.0, 1.0])
     # A number that is rounded to zero has no sign.
     assert [text.get_text() for text in axes.texts] == ["0.0", "0.0", "0.2", "0.2"]

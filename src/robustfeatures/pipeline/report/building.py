@@ -32,17 +32,12 @@ if TYPE_CHECKING:
     from robustfeatures.experiments.shared.resampling import ImageOutcomes
 
 
-# The kind of rows by the stage and the file that hold them.
-TABLES = {
-    ("evaluation", "rows.csv"): "evaluations",
-    ("evaluation", "diagnostics.csv"): "diagnostics",
-    ("measurement", "rows.csv"): "measurements",
-    ("model", "history.csv"): "histories",
-}
 # Columns that hold names of classes or networks.
 NAMES = ("source", "target", "victim", "network")
-# Which images each row of an evaluation's rows.csv counts.
-ROBUST = "robust.npy"
+# The rows of evaluations and measurements; the diagnostics of evaluations; the history of trainings.
+ROWS, DIAGNOSTICS, HISTORY = "rows.csv", "diagnostics.csv", "history.csv"
+# Which images each row of an evaluation's rows.csv counts; the images of data sets.
+ROBUST, IMAGES = "robust.npy", "data.zarr"
 
 
 @dataclass(frozen=True)
@@ -51,6 +46,26 @@ class ViewFiles:
 
     contents: Mapping[str, bytes]
     words: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReadNeed:
+    """A need of an experiment, stage and recipe of its artifact, and those of its files that experiments read."""
+
+    need: Mapping[str, Any]
+    stage: str
+    recipe: Mapping[str, Any]
+    files: Mapping[str, Path]
+
+    def rows(self, name: str) -> pd.DataFrame:
+        """The rows of a CSV file, with the row, the seed and the columns of the need."""
+        need = self.need
+        return read_results(self.files[name]).assign(row=need["row"], seed=need["seed"], **need["columns"])
+
+    @property
+    def split(self) -> str:
+        """Data set and split of an evaluation."""
+        return f"{self.recipe['inputs']['data']}, {self.recipe['parameters']['split']}"
 
 
 @dataclass(frozen=True)
@@ -112,51 +127,37 @@ class ViewJob:
         from robustfeatures.experiments.experiment import Results
         from robustfeatures.experiments.shared.masking import drop_noise_before_gradients, find_warnings
 
-        frames: dict[str, list[pd.DataFrame]] = {kind: [] for kind in TABLES.values()}
-        outcomes: list[tuple[str, Path]] = []
-        payloads: dict[tuple[str, int], Path] = {}
-        evaluations: dict[str, Mapping[str, Any]] = {}
-        for need in part["needs"]:
-            reference = read_reference(self.artifacts.reference(need["artifact"]))
-            names = ("rows.csv", "diagnostics.csv", "history.csv", "data.zarr", ROBUST)
-            for path in self.store.verified(reference["key"], reference["content"], names):
-                if path.name == "data.zarr":
-                    payloads[need["row"], need["seed"]] = path
-                elif path.name == ROBUST:
-                    recipe = reference["recipe"]
-                    outcomes.append((f"{recipe['inputs']['data']}, {recipe['parameters']['split']}", path))
-                else:
-                    rows = read_results(path).assign(row=need["row"], seed=need["seed"], **need["columns"])
-                    kind = TABLES[reference["stage"], path.name]
-                    if kind == "evaluations":
-                        evaluations[need["artifact"]] = reference["recipe"]
-                        rows = add_attack_names(rows, reference["recipe"])
-                    elif kind == "diagnostics":
-                        rows = drop_noise_before_gradients(rows, attack_names(reference["recipe"]))
-                    frames[kind].append(rows)
-        read = {
-            kind: pd.concat(found, ignore_index=True) if found else pd.DataFrame() for kind, found in frames.items()
-        }
+        needs = [self._read(need) for need in part["needs"]]
+        evaluated = [each for each in needs if each.stage == "evaluation"]
+        evaluations = [add_attack_names(each.rows(ROWS), attack_names(each.recipe)) for each in evaluated]
+        together, single = split_by_attack(join_rows(evaluations))
+        diagnostics = join_rows(
+            drop_noise_before_gradients(each.rows(DIAGNOSTICS), attack_names(each.recipe))
+            for each in evaluated
+            if DIAGNOSTICS in each.files
+        )
+        histories = join_rows(each.rows(HISTORY) for each in needs if HISTORY in each.files)
+        outcomes = [(each.split, each.files[ROBUST]) for each in evaluated if ROBUST in each.files]
+        norm, attack = describe_attacks(each.recipe for each in evaluated)
+        failed = self._failed_gates(part["gates"])
         setting = self.record["published_setting"]
         published = read_published(experiment, setting)
-        together, single = split_by_attack(read["evaluations"])
-        histories = read["histories"]
-        failed = self._failed_gates(part["gates"])
-        norm, attack = describe_attacks(evaluations.values())
         return Results(
             evaluations=together,
             attacks=single,
-            diagnostics=read["diagnostics"],
-            images=place_outcomes(frames["evaluations"], outcomes),
+            diagnostics=diagnostics,
+            images=place_outcomes(evaluations, outcomes),
             notes=[
-                *find_warnings(read["diagnostics"]),
+                *find_warnings(diagnostics),
                 *find_repeated_networks(part["needs"]),
                 *(f"{line}; no claim of this experiment is tested" for line in failed),
             ],
             failed_gates=failed,
             histories=histories.assign(accuracy=percent(histories["value"])) if len(histories) else histories,
-            measurements=read["measurements"],
-            payloads=payloads,
+            measurements=join_rows(each.rows(ROWS) for each in needs if each.stage == "measurement"),
+            payloads={
+                (each.need["row"], each.need["seed"]): each.files[IMAGES] for each in needs if IMAGES in each.files
+            },
             settings=find_adapter(experiment.settings).validate_python(part["settings"], strict=False),
             published=None if published is None else pd.DataFrame(published["rows"]),
             published_source="" if published is None else published["source"],
@@ -166,6 +167,12 @@ class ViewJob:
             attack=attack,
         )
 
+    def _read(self, need: Mapping[str, Any]) -> ReadNeed:
+        reference = read_reference(self.artifacts.reference(need["artifact"]))
+        names = (ROWS, DIAGNOSTICS, HISTORY, ROBUST, IMAGES)
+        paths = self.store.verified(reference["key"], reference["content"], names)
+        return ReadNeed(need, reference["stage"], reference["recipe"], {path.name: path for path in paths})
+
     def _failed_gates(self, gates: Iterable[Mapping[str, Any]]) -> list[str]:
         """A line for each gate whose measurement reaches less than it asks for."""
         import pandas as pd
@@ -173,7 +180,7 @@ class ViewJob:
         found = []
         for gate in gates:
             reference = read_reference(self.artifacts.reference(gate["artifact"]))
-            (path,) = self.store.verified(reference["key"], reference["content"], ["rows.csv"])
+            (path,) = self.store.verified(reference["key"], reference["content"], [ROWS])
             found.append(describe_failure(gate, pd.read_csv(path)))
         return [line for line in found if line is not None]
 
@@ -185,6 +192,14 @@ def read_results(path: Path) -> pd.DataFrame:
     written = read_rows(path)
     rows = pd.read_csv(path)
     return rows.assign(**{name: [row[name] for row in written] for name in NAMES if name in rows and written})
+
+
+def join_rows(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """The tables one below the other; an empty one if there is none."""
+    import pandas as pd
+
+    found = list(tables)
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def place_outcomes(evaluations: Sequence[pd.DataFrame], files: Sequence[tuple[str, Path]]) -> list[ImageOutcomes]:
@@ -238,9 +253,11 @@ def describe_attacks(recipes: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
     return norms[0] if len(norms) == 1 else "eps", f"{join_words(norms)} {join_words(titles)}"
 
 
-def add_attack_names(rows: pd.DataFrame, recipe: Mapping[str, Any]) -> pd.DataFrame:
-    """Add two columns to the rows of an evaluation: the last `attack` that ran, and whether it is the `final` one."""
-    names = attack_names(recipe)
+def add_attack_names(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Add two columns to the rows of an evaluation: the last `attack` that ran, and whether it is the `final` one.
+
+    `names` are those of its attacks, in the order in which they run.
+    """
     named = rows.assign(final=(rows["eps"] == 0) | (rows["attacks"] == len(names)))
     last = [names[count - 1] if count else "" for count in rows["attacks"]]
     named.insert(list(rows.columns).index("attacks"), "attack", last)

@@ -10,7 +10,7 @@ import pickle
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ import torch
 from robustfeatures.errors import StoppedError, make_printable
 from robustfeatures.files import sync_to_disk, write_atomically
 from robustfeatures.pipeline.run.device_models import DeviceModels
+from robustfeatures.pipeline.run.requests import handle_requests
 
 log = logging.getLogger(__name__)
 
 # Seconds between two checkpoints; tests shorten it.
 INTERVAL = float(os.environ.get("ROBUSTFEATURES_CHECKPOINT_SECONDS", "60"))
 DIGEST_BYTES = hashlib.sha256().digest_size
-REQUESTS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Checkpoints:
@@ -44,14 +44,14 @@ class Checkpoints:
         self.began = self.last = time.monotonic()
         self.seconds_before = 0.0
         self.request: signal.Signals | None = None
+        self._handling = ExitStack()
 
     def __enter__(self) -> Checkpoints:
-        self._handlers = {number: signal.signal(number, self._leave) for number in REQUESTS}
+        self._handling.enter_context(handle_requests(self._leave))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        self._handling.close()
 
     def _leave(self, number: int, frame: object) -> None:
         if number == signal.SIGINT and self.request is not None:

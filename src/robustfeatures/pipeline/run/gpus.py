@@ -33,11 +33,9 @@ def visible_gpus() -> list[str]:
     return found.stdout.split() if found.returncode == 0 else []
 
 
-@contextmanager
-def hide_gpus() -> Iterator[None]:
+def hide_gpus() -> None:
     """Show this process no GPU."""
     os.environ[VISIBLE] = ""
-    yield
 
 
 def check_enough(count: int, names: Sequence[str]) -> None:

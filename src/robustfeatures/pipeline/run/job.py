@@ -210,7 +210,8 @@ def _planned_device(task: Task, environment: Environment) -> str:
 def _gpus(count: int, environment: Environment) -> AbstractContextManager[None]:
     """The GPUs of a job: none, `count` of those that the jobs of this machine share, or those that a scheduler gave."""
     if environment.device == "cpu":
-        return gpus.hide_gpus()
+        gpus.hide_gpus()
+        return nullcontext()
     if not environment.gpus:
         return nullcontext()
     return gpus.take_gpus(count, environment.gpus, environment.jobs_per_gpu)

@@ -12,13 +12,13 @@ MAPPED_BYTES = 32 << 20
 KEPT_BYTES = 1 << 30
 
 
-def keep_freed_memory() -> bool:
-    """Set glibc's allocator to keep freed blocks below 32 MiB; returns whether this process has that allocator.
+def keep_freed_memory() -> None:
+    """Set glibc's allocator to keep freed blocks below 32 MiB. Another allocator stays as it is.
 
     Every layer of a small network makes and frees tensors of some hundred kilobytes. Each costs a page fault per 4 KiB
     if its memory was returned to the system before.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    return bool(mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES) and mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)

@@ -20,12 +20,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
 from robustfeatures.errors import StoppedError, UserError
+from robustfeatures.pipeline.run.requests import handle_requests
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-REQUESTS = (signal.SIGTERM, signal.SIGINT)
 # How long one process waits for another, which may be writing a checkpoint to a slow disk.
 PATIENCE = timedelta(hours=1)
 
@@ -121,12 +121,8 @@ def _pass_on_requests(first: BaseProcess) -> Iterator[list[signal.Signals]]:
         requests.append(signal.Signals(number))
         first.terminate()
 
-    before = {number: signal.signal(number, pass_on) for number in REQUESTS}
-    try:
+    with handle_requests(pass_on):
         yield requests
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _ToParent(logging.handlers.QueueHandler):

@@ -49,11 +49,11 @@ def heat_map(
     label: str,
     xlabel: str,
     ylabel: str,
-    panel: str | None = None,
-    limits: tuple[float, float] | None = None,
+    panel: str,
+    limits: tuple[float, float],
+    cell: Callable[[float], str],
     colour: str | None = None,
     divide: int | None = None,
-    cell: Callable[[float], str] = "{:.1f}".format,
 ) -> Figure:
     """Means of `value` over seeds, a cell per value of `row` and `column`, a panel per value of `panel`, one scale.
 
@@ -61,12 +61,12 @@ def heat_map(
     if it is not `value`. A thin line follows the first `divide` rows and columns.
 
     `label` names the coloured quantity with its unit at the colour bar; `limits` are the ends of its scale.
+    `cell` writes a number of `value`.
     """
-    panels = distinct(rows[panel]) if panel else [None]
-    names, columns = distinct(rows[row]), distinct(rows[column])
-    groups = rows.groupby([*([panel] if panel else []), row, column])
+    panels, names, columns = (distinct(rows[each]) for each in (panel, row, column))
+    groups = rows.groupby([panel, row, column])
     means, colours = groups[value].mean(), groups[colour or value].mean()
-    low, high = limits or (float(colours.min()), float(colours.max()))
+    low, high = limits
     numbered = max(len(names), len(columns)) <= MOST_NUMBERS
     width, height = UNNUMBERED
     if numbered:
@@ -78,12 +78,14 @@ def heat_map(
         width, height = max(2.4, each_cell * len(columns) + across), max(1.6, CELL[1] * len(names)) + LABELS
     figure, grid = make_panels(len(panels), width=width, height=height + 0.2, aside=ASIDE, sharey=False)
     for axes, name in zip(grid, panels, strict=True):
-        parts = (means, colours) if panel is None else (means.xs(name, level=panel), colours.xs(name, level=panel))
-        matrix, shades = (_without_empty(part.unstack(column).reindex(index=names, columns=columns)) for part in parts)
+        matrix, shades = (
+            _without_empty(each.xs(name, level=panel).unstack(column).reindex(index=names, columns=columns))
+            for each in (means, colours)
+        )
         drawn = axes.imshow(
             shades.to_numpy(dtype=float), cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", interpolation="nearest"
         )
-        axes.set_title("" if panel is None else wrap(str(name), width - LABELS, TITLE), fontsize=TITLE)
+        axes.set_title(wrap(str(name), width - LABELS, TITLE), fontsize=TITLE)
         _ticks(axes, list(matrix.index), list(matrix.columns))
         if numbered:
             write_numbers(drawn, matrix.to_numpy(dtype=float), cell)

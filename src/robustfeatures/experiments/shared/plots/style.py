@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, NullLocator
@@ -28,6 +27,8 @@ WIDEST = 10.0
 LONGEST_LABEL = 2.3
 # Points of the text, of the titles of panels, and of what stands inside a panel.
 TEXT, TITLE, SMALL = 9, 10, 8
+# Points in percent that an axis of accuracies spans.
+LEAST_SPAN = 20.0
 # Inches between the labels of two ticks.
 APART = 0.08
 # A logarithmic axis with a smaller ratio of its ends also shows 2, 3 and 5 times the powers of ten.
@@ -72,11 +73,10 @@ def seed_deviation(values: Sequence[float]) -> float:
 
 
 @cache
-def text_width(text: str, points: float = TEXT, *, bold: bool = False) -> float:
+def text_width(text: str, points: float = TEXT) -> float:
     """The width in inches of the longest line of the text."""
-    font = FontProperties(weight="bold" if bold else "normal")
     lines = [line for line in text.split("\n") if line.strip()]
-    return max((TextPath((0, 0), line, size=points, prop=font).get_extents().x1 / 72 for line in lines), default=0.0)
+    return max((TextPath((0, 0), line, size=points).get_extents().x1 / 72 for line in lines), default=0.0)
 
 
 def wrap(text: str, inches: float, points: float = TEXT) -> str:
@@ -122,13 +122,11 @@ def band_ends(middle: ArrayLike, deviation: ArrayLike, label: str) -> tuple[NDAr
     return low, np.minimum(middle + deviation, np.maximum(middle, most))
 
 
-def value_axis(axes: Axes, label: str, *, log: bool = False) -> None:
+def value_axis(axes: Axes, label: str) -> None:
     """Label the vertical axis; an axis in percent spans 0 to 100."""
     if "(%)" in label:
         axes.set_ylim(0, 102)
     axes.set_ylabel(wrap(label, LONGEST_LABEL))
-    if log:
-        log_axis(axes, "y")
 
 
 def log_axis(axes: Axes, which: str) -> None:
@@ -195,14 +193,14 @@ def published_handle() -> Line2D:
     return Line2D([], [], color="black", label="published", **PUBLISHED)
 
 
-def accuracy_limits(values: pd.Series, *, least: float = 20.0) -> tuple[float, float]:
-    """The ends of an axis for these percentages: multiples of ten, at least `least` apart, from 0 to 100.
+def accuracy_limits(values: pd.Series) -> tuple[float, float]:
+    """The ends of an axis for these percentages: multiples of ten, at least `LEAST_SPAN` apart, from 0 to 100.
 
     An axis that spans less would show a difference of a fraction of a point as if it were large.
     """
     low, high = 10 * math.floor(values.min() / 10), 10 * math.ceil(values.max() / 10)
-    high = min(100.0, max(high, low + least))
-    return max(0.0, min(low, high - least)), high
+    high = min(100.0, max(high, low + LEAST_SPAN))
+    return max(0.0, min(low, high - LEAST_SPAN)), high
 
 
 def label_horizontal(figure: Figure | SubFigure, panels: Sequence[Axes], label: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +11,13 @@ import numpy as np
 
 from robustfeatures.attacks.evaluating.evaluation import (
     BlockOutcome,
-    Row,
     count_correct,
     count_diagnostics,
     evaluate_block,
     load_split,
     split_blocks,
 )
+from robustfeatures.files import write_rows
 
 if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import Evaluation
@@ -62,9 +60,9 @@ def make(parameters: Evaluation, folder: Path, job: Job) -> None:
         with job.blocks.read():
             outcomes = [_read_block(job.blocks.path(name)) for name in blocks]
         rows, robust = zip(*count_correct(parameters, outcomes, data.num_classes), strict=True)
-        _write_rows(folder / "rows.csv", COLUMNS, rows)
+        write_rows(folder / "rows.csv", COLUMNS, rows)
         np.save(folder / "robust.npy", np.packbits(np.stack(robust), axis=1))
-        _write_rows(folder / "diagnostics.csv", DIAGNOSTIC_COLUMNS, count_diagnostics(parameters, outcomes))
+        write_rows(folder / "diagnostics.csv", DIAGNOSTIC_COLUMNS, count_diagnostics(parameters, outcomes))
 
 
 def _write_block(path: Path, block: BlockOutcome) -> None:
@@ -78,11 +76,3 @@ def _read_block(path: Path) -> BlockOutcome:
         counts = json.loads(str(block["diagnostics"]))
         diagnostics = {(shift, number, name): np.array(value) for shift, number, name, value in counts}
         return BlockOutcome(block["robust"], diagnostics)
-
-
-def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Write rows as CSV. The columns are an argument, because a file may have no row."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

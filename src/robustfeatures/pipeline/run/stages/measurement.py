@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from robustfeatures.files import write_rows
 
 if TYPE_CHECKING:
     from robustfeatures.pipeline.run.job import Job
@@ -17,7 +18,4 @@ def make(parameters: Measurement, folder: Path, job: Job) -> None:
     module = import_module(f"robustfeatures.{parameters.module}")
     with job.computing():
         rows = module.measure(job, **parameters.settings)
-    with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(folder / "rows.csv", list(rows[0]), rows)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robustfeatures.files import write_rows
 from robustfeatures.models.own_files import declare_file
 from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.run.checkpoints import Checkpoints
@@ -96,7 +97,7 @@ def _write(
         class_names=data.class_names,
         image_shape=data.image_shape,
     )
-    _write_history(folder / "history.csv", history)
+    write_rows(folder / "history.csv", list(HistoryRow.__annotations__), map(asdict, history))
 
 
 @contextmanager
@@ -105,12 +106,3 @@ def _checkpoints(job: Job) -> Iterator[Checkpoints]:
     with job.computing(), Checkpoints(job.scratch, job.blocks.models) as checkpoints:
         yield checkpoints
     job.computing_seconds += checkpoints.seconds_before
-
-
-def _write_history(path: Path, history: Sequence[HistoryRow]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(HistoryRow.__annotations__)
-        writer.writerows(
-            (row.epoch, row.probe, row.network, repr(row.value), repr(row.loss), row.images) for row in history
-        )
