@@ -84,22 +84,22 @@ def choose_eps(evaluations: pd.DataFrame) -> float:
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 3.1 on these rows, at the radius of `choose_eps`."""
-    starts = results.settings.starts
-    compared_eps = choose_eps(results.evaluations)
+    return [*_claims_on_robustness(results), *_claims_on_standard_accuracy(results)]
 
-    def clean(row: str) -> pd.Series:
-        return select_by_seed(results.evaluations, row=row, eps=0.0)
+
+def _claims_on_robustness(results: Results) -> list[Claim]:
+    eps = choose_eps(results.evaluations)
+    at = f"robust accuracy at eps {eps:g}"
 
     def robust(row: str) -> pd.Series:
-        return select_by_seed(results.evaluations, row=row, eps=compared_eps)
+        return select_by_seed(results.evaluations, row=row, eps=eps)
 
-    at = f"robust accuracy at eps {compared_eps:g}"
-    compared = [
+    compared = (
         ("Standard training on D_R gives more robustness than on D", "D_R-{}", "standard"),
         ("Standard training on D_R gives more robustness than on D_NR", "D_R-{}", "D_NR-{}"),
         ("Adversarial training on D is more robust than standard training on D_R", "adversarial", "D_R-{}"),
-    ]
-    found = [
+    )
+    return [
         Claim(
             sentence,
             SECTION,
@@ -108,24 +108,28 @@ def claims(results: Results) -> list[Claim]:
             setting=f"from {start}",
         )
         for sentence, more, less in compared
-        for start in starts
-    ]
-    found += [
+        for start in results.settings.starts
+    ] + [
         Claim(
             "Training on D_NR yields almost no robustness (0.82 and 1.50 of 87.68 and 45.60: taken as a tenth)",
             SECTION,
             f"D_NR-{start}: a tenth of clean accuracy minus {at}",
-            0.1 * clean(f"D_NR-{start}") - robust(f"D_NR-{start}"),
+            0.1 * _clean_accuracy(results, f"D_NR-{start}") - robust(f"D_NR-{start}"),
             setting=f"from {start}",
         )
-        for start in starts
+        for start in results.settings.starts
     ]
-    found += [
+
+
+def _claims_on_standard_accuracy(results: Results) -> list[Claim]:
+    starts = results.settings.starts
+    standard = _clean_accuracy(results, "standard")
+    found = [
         Claim(
             "Training on D_R attains good standard accuracy (85.40 and 84.10 of 95.25: taken as four fifths)",
             SECTION,
             f"clean accuracy: D_R-{start} minus four fifths of standard",
-            clean(f"D_R-{start}") - 0.8 * clean("standard"),
+            _clean_accuracy(results, f"D_R-{start}") - 0.8 * standard,
             setting=f"from {start}",
         )
         for start in starts
@@ -136,7 +140,7 @@ def claims(results: Results) -> list[Claim]:
                 "Training on D_NR leads to good standard accuracy (87.68 of 95.25: taken as nine tenths)",
                 SECTION,
                 "clean accuracy: D_NR-images minus nine tenths of standard",
-                clean("D_NR-images") - 0.9 * clean("standard"),
+                _clean_accuracy(results, "D_NR-images") - 0.9 * standard,
                 setting="from images",
             )
         )
@@ -146,10 +150,14 @@ def claims(results: Results) -> list[Claim]:
                 "D_NR from noise leads to a worse standard accuracy than D_NR from images",
                 "not-bugs-2019, Appendix D.1",
                 "clean accuracy: D_NR-images minus D_NR-noise",
-                clean("D_NR-images") - clean("D_NR-noise"),
+                _clean_accuracy(results, "D_NR-images") - _clean_accuracy(results, "D_NR-noise"),
             )
         )
     return found
+
+
+def _clean_accuracy(results: Results, row: str) -> pd.Series:
+    return select_by_seed(results.evaluations, row=row, eps=0.0)
 
 
 EXPERIMENT = Experiment(

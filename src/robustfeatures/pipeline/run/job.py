@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from robustfeatures.data.dataset import ImageDataset
     from robustfeatures.models.network import Network
+    from robustfeatures.pipeline.plan.recipe import Stage
     from robustfeatures.pipeline.store.lease import Lease
     from robustfeatures.pipeline.study.parameters import Parameters
 
@@ -287,13 +288,7 @@ def compute(
         declare_file(path)
     parameters: Parameters = TypeAdapter(stage.parameters).validate_python(record["parameters"], strict=False)
     payloads = {role: input_.payload for role, input_ in inputs.items()}
-    models = DeviceModels(may_mix=environment.mix_gpu_models)
-    if stage.uses_torch:
-        # Imported here, because it loads torch.
-        from robustfeatures.pipeline.run.devices import name_device, open_device
-
-        prepare_torch(environment.threads, gpu_fast_path=environment.gpu_fast_path)
-        models.own = name_device(open_device(environment.device))
+    models = _open_device(stage, environment)
     scratch = store.scratch(key)
     can_make = planned_device in (None, environment.device)
     blocks = Blocks(store, key, share, models, can_make=can_make)
@@ -317,6 +312,22 @@ def compute(
     else:
         progress.path.unlink(missing_ok=True)
     return blocks.finished
+
+
+def _open_device(stage: Stage, environment: Environment) -> DeviceModels:
+    """Prepare torch for a stage that uses it, and name the device that the job computes on.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    models = DeviceModels(may_mix=environment.mix_gpu_models)
+    if stage.uses_torch:
+        # Imported here, because it loads torch.
+        from robustfeatures.pipeline.run.devices import name_device, open_device
+
+        prepare_torch(environment.threads, gpu_fast_path=environment.gpu_fast_path)
+        models.own = name_device(open_device(environment.device))
+    return models
 
 
 def _publish(
