@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from robustfeatures.pipeline.plan.plan import Plan, unfold
-from robustfeatures.pipeline.plan.prepare import prepare
-from robustfeatures.pipeline.plan.tasks import make_tasks
+from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.plan.prepare import plan_run
 from robustfeatures.pipeline.report.building import build_view
 from robustfeatures.pipeline.run.job import Environment, build
 from robustfeatures.pipeline.store.references import Artifacts
@@ -22,15 +21,17 @@ from robustfeatures.pipeline.study.yaml import read_yaml
 
 
 def build_payloads(folder: Path, config: Config, studies: Path) -> Plan:
-    """Do the jobs of a study, except those of tables, figures, claims and page. Paths begin at `folder`."""
-    plan = unfold(config, studies)
-    tasks = make_tasks(plan, config, gpus=0)
+    """Do the jobs of a study on the processor, except those of tables, figures, claims and page.
+
+    Paths begin at `folder`.
+    """
     artifacts, store = Artifacts(folder / "results" / "artifacts"), Store(folder / config.store)
-    prepare(plan, tasks, artifacts, store, config.remote)
+    config = replace(config, gpus_per_job=0)
+    planned = plan_run(config, studies, artifacts, store, is_local=True, uses_conda=False)
     environment = Environment(store=store, raw=folder / config.raw, device=config.device, threads=1)
-    for task in tasks:
+    for task in planned.tasks:
         build(artifacts.reference(task.name), environment)
-    return plan
+    return planned.plan
 
 
 def built_study(

@@ -32,21 +32,22 @@ def test_science_imports_nothing_of_the_pipeline() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "added",
-    [
-        "from robustfeatures.pipeline.run.job import Job",
-        "def f():\n    from robustfeatures.tools.opening import open_dataset",
-        "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from robustfeatures.experiments import catalogue",
-    ],
-)
-def test_an_import_of_the_pipeline_is_found_wherever_it_stands(tmp_path: Path, added: str) -> None:
+def test_an_import_of_the_pipeline_is_found_wherever_it_stands(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
-    (tmp_path / "src" / "robustfeatures" / "theory" / "added.py").write_text(f"{added}\n")
+    theory = tmp_path / "src" / "robustfeatures" / "theory"
+    added = {
+        "at_the_top": "from robustfeatures.pipeline.run.job import Job",
+        "in_a_function": "def f():\n    from robustfeatures.tools.opening import open_dataset",
+        "for_types": "from typing import TYPE_CHECKING\n\n"
+        "if TYPE_CHECKING:\n    from robustfeatures.experiments import catalogue",
+    }
+    for name, text in added.items():
+        (theory / f"{name}.py").write_text(f"{text}\n")
     done = linted(tmp_path)
     assert done.returncode == 1
-    assert "robustfeatures.theory.added -> robustfeatures." in done.stdout
+    for name in added:
+        assert f"robustfeatures.theory.{name} -> robustfeatures." in done.stdout
 
 
 def circles(graph: grimp.ImportGraph) -> list[list[str]]:

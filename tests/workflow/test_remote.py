@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from robustfeatures.errors import UserError
 from robustfeatures.pipeline.store.remote import Remote
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.store.transfers import push
 from robustfeatures.pipeline.study.config import Config
 from tests.conftest import Workspace
 from tests.in_process import build_payloads
+from tests.tools.made import STUDIES
 
 
 @pytest.fixture
@@ -73,20 +75,17 @@ def test_labels_and_studies(built: Workspace, tmp_path: Path) -> None:
     assert done.stderr == "robustfeatures: config.yaml: names no remote; give one\n"
 
 
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("ftp://host/x", "--config, or a configfile: remote: unknown scheme 'ftp' (did you mean 'sftp'?)"),
-        (
-            "s3://id:hunter2@bucket",
-            "--config, or a configfile: remote: holds credentials; give them in ~/.aws/credentials or AWS_*",
-        ),
-        ("/nowhere", "/nowhere: there is no remote here; `robustfeatures push` makes one"),
-    ],
-)
-def test_a_remote_that_cannot_be_used(workspace: Workspace, address: str, said: str) -> None:
-    done = workspace.snakemake("--config", f"remote={address}", check=False)
+def test_a_remote_that_is_not_there(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(UserError, match=rf"^{nowhere}: there is no remote here; `robustfeatures push` makes one$"):
+        build_payloads(tmp_path, Config(study="smoke", remote=str(nowhere), device="cpu"), STUDIES)
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_snakemake_shows_no_credentials(workspace: Workspace) -> None:
+    done = workspace.snakemake("--config", "remote=s3://id:hunter2@bucket", check=False)
     assert done.returncode == 1
+    said = "--config, or a configfile: remote: holds credentials; give them in ~/.aws/credentials or AWS_*"
     assert said in done.stderr
     assert "hunter2" not in done.stdout + done.stderr
     assert not list(workspace.store.glob("*/manifest.json"))

@@ -50,54 +50,42 @@ try:
     STORE, RAW = map(
         str, map(workflow.modifier.modify_path, (CONFIG.store, CONFIG.raw))
     )
-    TASKS, VIEW_JOBS = {}, {}
+    TASKS, VIEW_JOBS, GPUS = {}, {}, ()
     # The executor is not known yet. Executors that submit jobs elsewhere count them as nodes (`--jobs`).
     LOCAL = workflow.resource_settings.nodes is None
     USES_CONDA = (
         DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
     )
     if workflow.is_main_process:
-        from robustfeatures.pipeline.plan.devices import choose_devices
-        from robustfeatures.pipeline.plan.plan import unfold
-        from robustfeatures.pipeline.plan.prepare import prepare
-        from robustfeatures.pipeline.plan.tasks import announce_tasks, make_tasks
-        from robustfeatures.pipeline.run.gpus import check_enough
+        from robustfeatures.pipeline.plan.prepare import plan_run
+        from robustfeatures.pipeline.plan.tasks import announce_tasks
         from robustfeatures.pipeline.store.store import Store
         from robustfeatures.pipeline.study.study import find_study
 
         studies = HERE / "workflow" / "studies"
         if "study" in given:
             find_study(studies, CONFIG.study, "--config: study")
-        PLAN = unfold(CONFIG, studies)
-        # Torch is asked only if a job is large enough for a GPU, because the answer takes seconds.
-        planned = make_tasks(PLAN, CONFIG, gpus=1)
-        DEVICES = None
-        if any(task.gpu for task in planned):
-            DEVICES = choose_devices(CONFIG, is_local=LOCAL, uses_conda=USES_CONDA)
-            planned = make_tasks(PLAN, CONFIG, DEVICES.gpus_per_job)
-        store = Store(Path(STORE))
         if IS_MODULE:
             # Snakemake ignores the `onstart` of a module.
             ARTIFACTS.forget_stops()
-        for line in prepare(PLAN, planned, ARTIFACTS, store, CONFIG.remote):
+        PLANNED = plan_run(
+            CONFIG,
+            studies,
+            ARTIFACTS,
+            Store(Path(STORE)),
+            is_local=LOCAL,
+            uses_conda=USES_CONDA,
+        )
+        for line in PLANNED.lines:
             print(f"robustfeatures: {line}", file=sys.stderr)
         # A dry run beside this run, or the plan of another study, does not change them.
-        announce_tasks(ARTIFACTS, planned)
-        missing = [
-            task for task in planned if not ARTIFACTS.reference(task.name).exists()
-        ]
-        if DEVICES and DEVICES.warning and missing:
-            print(f"robustfeatures: {DEVICES.warning}", file=sys.stderr)
-        most = max((task.gpu for task in missing), default=0)
-        if DEVICES and DEVICES.error and most:
-            raise UserError(DEVICES.error)
-        if DEVICES and DEVICES.gpus:
-            check_enough(most, DEVICES.gpus)
-        TASKS, VIEW_JOBS = {task.name: task for task in planned}, PLAN.view_jobs
-        USES_GPUS = any(task.gpu for task in planned)
+        announce_tasks(ARTIFACTS, PLANNED.tasks)
+        PLANNED.check_gpus()
+        TASKS = {task.name: task for task in PLANNED.tasks}
+        VIEW_JOBS, GPUS = PLANNED.plan.view_jobs, PLANNED.devices.gpus
+        USES_GPUS = any(task.gpu for task in PLANNED.tasks)
         if USES_GPUS and LOCAL and "gpu" not in workflow.global_resources:
-            at_once = len(DEVICES.gpus) * CONFIG.jobs_per_gpu
-            workflow.register_resource("gpu", max(1, at_once))
+            workflow.register_resource("gpu", max(1, len(GPUS) * CONFIG.jobs_per_gpu))
 except UserError as error:
     raise WorkflowError(str(error))
 except OSError as error:
@@ -112,9 +100,7 @@ ENVIRONMENT = {
     "ROBUSTFEATURES_DEVICE": CONFIG.device,
     "ROBUSTFEATURES_GPU_FAST_PATH": str(int(CONFIG.gpu_fast_path)),
     # A scheduler gives each job its own GPUs. Jobs of one machine share its GPUs.
-    "ROBUSTFEATURES_GPUS": ",".join(
-        DEVICES.gpus if workflow.is_main_process and DEVICES else ()
-    ),
+    "ROBUSTFEATURES_GPUS": ",".join(GPUS),
     "ROBUSTFEATURES_JOBS_PER_GPU": str(CONFIG.jobs_per_gpu),
     "ROBUSTFEATURES_MIX_GPU_MODELS": str(int(CONFIG.mix_gpu_models)),
 }
@@ -227,12 +213,14 @@ def say_expectation():
     from robustfeatures.tools.expectation import expect
 
     outputs = {str(path) for job in workflow.dag.needrun_jobs() for path in job.output}
-    tasks = [each for each in planned if str(ARTIFACTS.reference(each.name)) in outputs]
+    tasks = [
+        each for each in PLANNED.tasks if str(ARTIFACTS.reference(each.name)) in outputs
+    ]
     device = "cuda" if USES_GPUS else "cpu"
     # Two jobs that share a GPU are hardly faster than one after the other. `--resources gpu=1` may allow fewer jobs.
-    gpus = min(len(DEVICES.gpus), gpu_places()) if DEVICES else 0
+    gpus = min(len(GPUS), gpu_places())
     expected = expect(
-        PLAN,
+        PLANNED.plan,
         tasks,
         ARTIFACTS,
         CONFIG,
@@ -266,7 +254,12 @@ onsuccess:
         seconds = time.monotonic() - BEGAN
         say_last(
             describe_success(
-                PLAN, ARTIFACTS, STARTED, seconds, workflow.cores, gpu_places()
+                PLANNED.plan,
+                ARTIFACTS,
+                STARTED,
+                seconds,
+                workflow.cores,
+                gpu_places(),
             )
         )
 
@@ -276,4 +269,4 @@ onerror:
         from robustfeatures.tools.ending import describe_failures
 
         began = datetime.fromisoformat(STARTED).timestamp()
-        say_last(describe_failures(PLAN, planned, ARTIFACTS, began))
+        say_last(describe_failures(PLANNED.plan, PLANNED.tasks, ARTIFACTS, began))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from robustfeatures.files import read_json
-from robustfeatures.pipeline.plan.devices import Devices, choose_devices, probe_torch
+from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.devices import Devices, Probe, choose_devices, probe_torch
+from robustfeatures.pipeline.plan.prepare import RunPlan, plan_run
 from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
 from tests.conftest import Workspace
 from tests.nvidia_smi import pretend_gpus
+from tests.tools.made import STUDIES, Made
 
 UUIDS = ["GPU-1", "GPU-2"]
 REASON = "the driver is too old"
@@ -130,27 +134,49 @@ def test_a_torch_that_does_not_load_is_named(tmp_path: Path, monkeypatch: pytest
     assert probe_torch() == ([], "OSError: libcudart.so.13: not found")
 
 
-def gpus_of_tasks(workspace: Workspace) -> dict[str, int]:
-    newest, *_ = Artifacts(workspace.folder / "results" / "artifacts").newest_tasks()
-    return {name: task["gpu"] for name, task in read_json(newest).items()}
+def planned(folder: Path, probe: Probe = never, *, studies: Path = STUDIES, **settings: object) -> RunPlan:
+    """The plan of a run of the smoke study on this machine, in a folder."""
+    config = Config(study="smoke", **settings)  # type: ignore[arg-type]
+    artifacts, store = Artifacts(folder / "artifacts"), Store(folder / "store")
+    return plan_run(config, studies, artifacts, store, is_local=True, uses_conda=False, probe=probe)
 
 
-def test_a_study_asks_torch_once_while_it_is_planned(
-    workspace: Workspace, tmp_path: Path, two_gpus: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = FAKE.format(version="9.9", hip=None, cuda="13.0", count=2, warn="")
-    calls = tmp_path / "calls"
-    (tmp_path / "torch.py").write_text(f"{text}\nopen({str(calls)!r}, 'a').write('.')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+@pytest.mark.usefixtures("two_gpus")
+def test_a_study_asks_torch_once_while_it_is_planned(tmp_path: Path) -> None:
+    calls = []
+
+    def count() -> tuple[list[str], str]:
+        calls.append(".")
+        return works()
+
     # Small jobs need no GPU, so torch is not asked.
-    workspace.snakemake("-n", "--config", "device=cuda")
-    assert set(gpus_of_tasks(workspace).values()) == {0}
-    assert not calls.exists()
-    workspace.snakemake("-n", "--config", "device=auto", "gpus_per_job=1")
-    assert calls.read_text() == "."
-    assert sum(gpus_of_tasks(workspace).values()) == 12 + 8 + 10
-    workspace.snakemake("-n", "--config", "device=cpu")
-    assert set(gpus_of_tasks(workspace).values()) == {0}
+    small = planned(tmp_path, device="cuda")
+    assert {task.gpu for task in small.tasks} == {0}
+    assert small.devices == Devices(0)
+    large = planned(tmp_path, count, device="auto", gpus_per_job=1)
+    assert len(calls) == 1
+    assert sum(task.gpu for task in large.tasks) == 12 + 8 + 10
+    assert (large.most_gpus, large.devices.gpus) == (1, tuple(UUIDS))
+    large.check_gpus()
+    assert {task.gpu for task in planned(tmp_path, device="cpu").tasks} == {0}
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_only_a_run_that_needs_a_gpu_is_told_that_torch_finds_none(tmp_path: Path) -> None:
+    told = planned(tmp_path, fails, device="auto", gpus_per_job=1)
+    (line,) = told.lines
+    assert line.endswith(f"torch can use none: {REASON}; all jobs use processors")
+    told.check_gpus()
+    refused = planned(tmp_path, fails, device="cuda", gpus_per_job=1)
+    assert refused.lines == ()
+    with pytest.raises(UserError, match=rf"^config\.yaml: device: cuda, .* torch can use none: {REASON}$"):
+        refused.check_gpus()
+    # Small jobs use processors, whatever the device.
+    for small in (planned(tmp_path, device="cuda", gpus_per_job=0), planned(tmp_path, device="cuda")):
+        assert small.lines == ()
+        small.check_gpus()
+    # Whose results are there needs none.
+    replace(refused, most_gpus=0).check_gpus()
 
 
 @pytest.mark.parametrize("limit", [(), ("--resources", "gpu=1")])
@@ -163,8 +189,7 @@ def test_a_run_on_gpus_begins_and_ends(
     """
     (tmp_path / "torch.py").write_text(FAKE.format(version="9.9", hip=None, cuda="13.0", count=2, warn=""))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    workspace.snakemake("-n", "--config", "device=cuda", "gpus_per_job=1")
-    data = next(name for name in gpus_of_tasks(workspace) if name.startswith("data/"))
+    data = Made(tmp_path).name("data/")
     done = workspace.snakemake(f"results/artifacts/{data}.json", *limit, "--config", "device=cuda", "gpus_per_job=1")
     assert " s on 2 cores; 0 % of the core time inside training" in done.stderr
 
@@ -175,19 +200,13 @@ def test_a_plan_that_needs_a_gpu_is_refused_where_torch_finds_none(workspace: Wo
     assert done.returncode != 0
     said = "config.yaml: device: cuda, and nvidia-smi finds 2 GPUs, but torch can use none: "
     assert said in done.stdout + done.stderr
-    # A scheduler has its GPUs elsewhere, and small jobs use processors, whatever the device.
-    workspace.snakemake("-n", "--config", "device=cuda", "gpus_per_job=0")
-    workspace.snakemake("-n", "--config", "device=cuda")
-    data = next(name for name in gpus_of_tasks(workspace) if name.startswith("data/"))
-    workspace.snakemake(f"results/artifacts/{data}.json", "--config", "device=cuda")
 
 
-def test_a_plan_for_a_gpu_is_refused_where_there_is_none(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_for_a_gpu_is_refused_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    refused = workspace.snakemake("-n", "--config", "device=cuda", "gpus_per_job=1", check=False)
-    assert refused.returncode != 0
-    said = "config.yaml: device: cuda, but nvidia-smi finds no GPU on this machine; set device: auto"
-    assert said in refused.stdout + refused.stderr
+    refused = planned(tmp_path, device="cuda", gpus_per_job=1)
+    with pytest.raises(UserError, match="but nvidia-smi finds no GPU on this machine; set device: auto"):
+        refused.check_gpus()
 
 
 def test_a_training_on_two_gpus_asks_for_both(
@@ -201,10 +220,23 @@ def test_a_training_on_two_gpus_asks_for_both(
     workspace.edit("workflow/rules/model.smk", '    message:\n        "model {wildcards.name}"\n', "")
     printed = workspace.snakemake("-n", "--config", "device=cuda").stdout
     assert re.search(r"threads: 2\n *resources: .*\bgpu=2, nodes=1\b", printed)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_training_has_no_more_gpus_than_the_machine(tmp_path: Path) -> None:
+    studies = tmp_path / "studies"
+    studies.mkdir()
+
+    def with_gpus(count: int) -> RunPlan:
+        text = (STUDIES / "smoke.yaml").read_text()
+        assert text.count("    epochs: 2\n") == 1
+        several = text.replace("    epochs: 2\n", f"    epochs: 2\n    gpus_per_training: {count}\n")
+        (studies / "smoke.yaml").write_text(several)
+        return planned(tmp_path, works, studies=studies, device="cuda")
+
+    two = with_gpus(2)
     # The pathways have trainings of their own, which are too small for a GPU.
-    asked = {name: gpus for name, gpus in gpus_of_tasks(workspace).items() if name.startswith("model/")}
-    assert set(asked.values()) == {0, 2}
-    workspace.edit(study, "gpus_per_training: 2", "gpus_per_training: 4")
-    refused = workspace.snakemake("-n", "--config", "device=cuda", check=False)
-    assert refused.returncode != 0
-    assert "training.gpus_per_training: 4 GPUs are needed, but this machine has 2" in refused.stdout + refused.stderr
+    assert {task.gpu for task in two.tasks if task.name.startswith("model/")} == {0, 2}
+    two.check_gpus()
+    with pytest.raises(UserError, match=r"^training\.gpus_per_training: 4 GPUs are needed, but this machine has 2$"):
+        with_gpus(4).check_gpus()

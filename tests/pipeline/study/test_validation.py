@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from robustfeatures.cli import app
 from robustfeatures.cli.app import read_configuration
 from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.study.config import read_config, read_words
+from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY, Workspace
 
 STUDY = "workflow/studies/smoke.yaml"
@@ -215,6 +218,11 @@ STUDY_CASES = {
         "$(touch x): {source",
         "derived.$(touch x).[key]: string should match pattern",
     ),
+    "a class out of range": (
+        "target: random",
+        "target: 10",
+        "derived.D_rand.method.target: 10 is no class of data; the last one is 9; experiments A2 and A10",
+    ),
     "name twice": ("seeds: [0]", "seeds: [0]\nseeds: [1]", "'seeds' appears twice"),
     "no YAML": ("seeds: [0]", "seeds: [0", "line "),
     "no fields": ("", "", "the file must hold named fields"),
@@ -230,30 +238,28 @@ CONFIG_CASES = {
 }
 
 
-def message(workspace: Workspace) -> str:
-    """The one line of a dry run that fails."""
+def test_a_dry_run_says_the_same(workspace: Workspace) -> None:
+    old, new, expected = STUDY_CASES["unknown field"]
+    workspace.edit(STUDY, old, new)
     done = workspace.snakemake("-n", check=False)
     assert done.returncode != 0
     text = done.stdout + done.stderr
     assert "Traceback" not in text
     assert not list(workspace.folder.glob("results/**/*.json"))
     (line,) = [line for line in text.splitlines() if ".yaml: " in line]
-    return line.strip()
+    assert f"{STUDY}: " in line
+    assert expected in line
 
 
-def test_a_dry_run_says_the_same(workspace: Workspace) -> None:
-    old, new, expected = STUDY_CASES["unknown field"]
-    workspace.edit(STUDY, old, new)
-    found = message(workspace)
-    assert f"{STUDY}: " in found
-    assert expected in found
-
-
-@pytest.mark.parametrize("case", ["unknown study", "unknown field"])
-def test_bad_configuration(workspace: Workspace, case: str) -> None:
+@pytest.mark.parametrize("case", CONFIG_CASES)
+def test_bad_configuration(tmp_path: Path, case: str) -> None:
     old, new, expected = CONFIG_CASES[case]
-    workspace.edit("config.yaml", old, new)
-    assert message(workspace).startswith(f"config.yaml: {expected}")
+    text = (REPOSITORY / "config.yaml").read_text().replace("study: digits", "study: smoke")
+    assert old in text
+    (tmp_path / "config.yaml").write_text(text.replace(old, new))
+    with pytest.raises(UserError) as refused:
+        unfold(read_config(read_yaml(tmp_path / "config.yaml")), REPOSITORY / "workflow" / "studies")
+    assert str(refused.value).startswith(f"config.yaml: {expected}")
 
 
 def test_a_message_names_what_gives_the_value() -> None:
@@ -320,23 +326,16 @@ def test_words_and_homes_in_a_configuration(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 @pytest.mark.parametrize("content", ["", "- a list\n", "digits\n"])
-def test_a_configuration_without_fields(workspace: Workspace, content: str) -> None:
-    (workspace.folder / "config.yaml").write_text(content)
-    for arguments in (("status",), ("status", "--study", "smoke"), ("verify",)):
-        done = workspace.command(*arguments)
-        assert done.returncode == 1
-        assert done.stderr == "robustfeatures: config.yaml: the file must hold named fields\n"
+def test_a_configuration_without_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(content)
+    for arguments in (["status"], ["status", "--study", "smoke"], ["verify"]):
+        with pytest.raises(UserError, match=r"^config\.yaml: the file must hold named fields$"):
+            app(arguments, standalone_mode=False)
 
 
-def test_the_option_that_names_an_unknown_study(workspace: Workspace) -> None:
+def test_the_option_that_names_an_unknown_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
     for command in ("status", "fetch", "list"):
-        done = workspace.command(command, "--study", "smok")
-        assert done.returncode == 1
-        assert done.stderr == "robustfeatures: --study: 'smok' is unknown (did you mean 'smoke'?)\n"
-
-
-def test_a_class_out_of_range_is_refused_before_anything_is_computed(workspace: Workspace) -> None:
-    workspace.edit(STUDY, "target: random", "target: 10")
-    said = f"{STUDY}: derived.D_rand.method.target: 10 is no class of data; the last one is 9; experiments A2 and A10"
-    assert said in message(workspace)
-    assert workspace.payloads() == {}
+        with pytest.raises(UserError, match=r"^--study: 'smok' is unknown \(did you mean 'smoke'\?\)$"):
+            app([command, "--study", "smok"], standalone_mode=False)

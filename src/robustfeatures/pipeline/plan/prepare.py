@@ -1,18 +1,22 @@
-"""Prepare a plan for Snakemake: write it down for the jobs, and update the references to the state of the store."""
+"""Plan a run for Snakemake: write the plan down for the jobs, and update the references to the state of the store."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from robustfeatures.errors import UserError
 from robustfeatures.files import holds_json, read_json, write_json
-from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.plan.devices import Devices, Probe, choose_devices, probe_torch
+from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.remote_payloads import fetch_planned
-from robustfeatures.pipeline.plan.tasks import Task, write_tasks
+from robustfeatures.pipeline.plan.tasks import Task, make_tasks, write_tasks
+from robustfeatures.pipeline.run.gpus import check_enough
 from robustfeatures.pipeline.store.checkouts import register
 from robustfeatures.pipeline.store.format import open_store
 from robustfeatures.pipeline.store.references import (
@@ -26,6 +30,64 @@ from robustfeatures.pipeline.store.references import (
     write_batch,
 )
 from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.study.config import Config
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run is to make, with which jobs and on which devices.
+
+    lines: what the user is told.
+    most_gpus: of the jobs whose results are missing, those that the one with the most needs.
+    """
+
+    plan: Plan
+    tasks: tuple[Task, ...]
+    devices: Devices
+    lines: tuple[str, ...]
+    most_gpus: int
+
+    def check_gpus(self) -> None:
+        """Check that the jobs whose results are missing get the GPUs that they need.
+
+        Raises:
+            UserError: one does not.
+        """
+        if self.devices.error and self.most_gpus:
+            raise UserError(self.devices.error)
+        if self.devices.gpus:
+            check_enough(self.most_gpus, self.devices.gpus)
+
+
+def plan_run(
+    config: Config,
+    studies: Path,
+    artifacts: Artifacts,
+    store: Store,
+    *,
+    is_local: bool,
+    uses_conda: bool,
+    probe: Probe = probe_torch,
+) -> RunPlan:
+    """Plan a run of the configured study, whose file lies in the folder `studies`, and prepare it for the jobs.
+
+    `is_local`, `uses_conda` and `probe` are those of `choose_devices`.
+
+    Raises:
+        UserError: something in the study is wrong, or the store or the remote cannot be used.
+    """
+    plan = unfold(config, studies)
+    tasks, devices = make_tasks(plan, config, gpus=1), Devices(0)
+    # Torch is asked only if a job is large enough for a GPU, because the answer takes seconds.
+    if any(task.gpu for task in tasks):
+        devices = choose_devices(config, is_local=is_local, uses_conda=uses_conda, probe=probe)
+        tasks = make_tasks(plan, config, devices.gpus_per_job)
+    lines = prepare(plan, tasks, artifacts, store, config.remote)
+    missing = [task for task in tasks if not artifacts.reference(task.name).exists()]
+    if devices.warning and missing:
+        lines.append(devices.warning)
+    most = max((task.gpu for task in missing), default=0)
+    return RunPlan(plan, tuple(tasks), devices, tuple(lines), most)
 
 
 def prepare(
