@@ -141,6 +141,21 @@ def test_a_single_figure_from_the_future(built: Workspace) -> None:
     assert (built.folder / figure).read_bytes() == before
 
 
+def test_a_single_figure_from_the_future_without_the_records_of_snakemake(built: Workspace) -> None:
+    """A change is made, undone and made again. The figure is drawn again, although its files look newer."""
+    figure, shown = "results/smoke/figures/B1.png", []
+    for old, new in (("0.01", "0.02"), ("0.02", "0.01"), ("0.01", "0.02")):
+        built.edit("workflow/studies/smoke.yaml", f"learning_rate: {old}\n", f"learning_rate: {new}\n")
+        built.snakemake(figure)
+        shown.append((built.folder / figure).read_bytes())
+        shutil.rmtree(built.folder / ".snakemake")
+        for path in (built.folder / "results").rglob("*.*"):
+            if path.is_file() and "store" not in path.parts:
+                os.utime(path, (time.time() + LATER,) * 2)
+    assert shown[0] != shown[1]
+    assert shown[0] == shown[2]
+
+
 def test_without_hard_links(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on vfat or some network mounts. Another job still takes over the lock of a dead process."""
     asked = []

@@ -217,12 +217,16 @@ def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
 
 def _write_view_plans(plan: Plan, artifacts: Artifacts) -> None:
     for view in plan.views:
-        path = artifacts.plan(view.artifact)
-        # The files of a view have no digest in their names, so without a reference they may show another plan. Its plan
-        # is written again and is then newer than they are, so that Snakemake makes them again even if it has lost its
-        # own records.
-        if not artifacts.reference(view.artifact).exists() or not holds_json(path, view.record):
+        path, is_lost = artifacts.plan(view.artifact), not artifacts.reference(view.artifact).exists()
+        if is_lost or not holds_json(path, view.record):
             write_json(path, view.record, durable=False)
+        # The files of a view have no digest in their names, so without a reference they may show another plan. They
+        # become older than the plan, so that Snakemake makes them again even if it has lost its own records.
+        if is_lost:
+            moment = path.stat().st_mtime_ns - 1_000_000_000
+            for file in (artifacts.root.parent / name for name in view.outputs):
+                if file.exists() and file.stat().st_mtime_ns > moment:
+                    os.utime(file, ns=(moment, moment))
 
 
 def _forget_lost_parts(parts: Sequence[Path], store: Store, keys: Sequence[str | None]) -> None:
