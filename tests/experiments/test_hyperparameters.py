@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +67,9 @@ def test_b3_does_not_judge_a_transition_that_does_not_happen() -> None:
     *_, sharp = b3.claims(results(b3.Settings(grid="any"), evaluations=rows))
     assert verdicts([sharp]) == ["not tested"]
     assert sharp.quantity.endswith("; not tested: in a seed the two do not cross")
+    given = results(b3.Settings(grid="any"), evaluations=rows)
+    assert all(math.isnan(number) for number in b3.find_crossing(b3.select_series(given)))
+    assert "crossing" not in str([text.get_text() for text in b3.figure(given).legends[0].get_texts()])
 
 
 @pytest.mark.parametrize("fields", [{"weight_decay"}, {"weight_decay", "learning_rate", "augmentation", "batch_size"}])

@@ -29,7 +29,10 @@ CURVES, AXIS, ASIDE, LONGEST_NAME = 3.6, 1.2, 1.1, 1.8
 def heat_map_with_transition(
     cells: pd.DataFrame, line: pd.DataFrame, *, column: str, crossing: float, low: float, high: float
 ) -> Figure:
-    """`cells` has the columns name, `column`, gap (a line per seed); `line` has `column`, D and D_shift, in percent."""
+    """`cells` has the columns name, `column`, gap (a line per seed); `line` has `column`, D and D_shift, in percent.
+
+    `crossing` is drawn if it is finite, and so is the interval from `low` to `high`.
+    """
     names, values = distinct(cells["name"]), sorted(cells[column].unique())
     shown = [wrap(name, LONGEST_NAME) for name in names]
     width = max(2.4, 0.45 * len(values)) + 0.3 + max(text_width(name) for name in shown)
@@ -43,7 +46,8 @@ def heat_map_with_transition(
         draw_mean(right, line, x=column, value=name, ylabel=YLABEL, number=number, label=f"accuracy on {name}")
         for number, name in enumerate(("D", "D_shift"))
     ]
-    handles.append(right.axvline(crossing, color="0.4", lw=0.8, label=f"crossing, at {crossing:.2g}"))
+    if math.isfinite(crossing):
+        handles.append(right.axvline(crossing, color="0.4", lw=0.8, label=f"crossing, at {crossing:.2g}"))
     if math.isfinite(low):
         handles.append(right.axvspan(low, high, color="0.4", alpha=0.15, lw=0, label="its 95 % interval"))
     value_axis(right, YLABEL)
