@@ -227,3 +227,23 @@ def test_damage_in_a_built_study(built: Workspace) -> None:
     assert shown(built) == tables
     assert built.command("verify").stdout == "every payload is whole\n"
     print(f"{len(damaged)} of 4 damaged files named, moved aside and made again with the same content")
+
+
+def test_damaged_records_are_named_or_stand_for_nothing(built: Workspace) -> None:
+    """As after a power failure: an empty plan, an empty reference of an earlier page, a checkout's name in bytes."""
+    artifacts = built.folder / "results/artifacts"
+    (model,) = (artifacts / "model").glob("digits-standard-seed0-*.json")
+    (data,) = (artifacts / "data").glob("digits-*.json")
+    for path in (data, artifacts / ".plan" / data.relative_to(artifacts)):
+        path.write_text("")
+    done = built.command("why", str(model.relative_to(built.folder)))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(
+        "missing or damaged, so what data/" + data.stem + " was made from is not known"
+    )
+    assert "Traceback" not in done.stderr
+    (artifacts / "claims/smoke-0000000000000000.json").write_text("")
+    (artifacts / ".checkout").write_bytes(b"\xff\xfe")
+    (built.folder / "results/smoke/figures/A7.png").unlink()
+    built.snakemake("results/smoke/figures/A7.png")
+    assert built.command("why", str(model.relative_to(built.folder))).returncode == 0

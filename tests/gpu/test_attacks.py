@@ -20,7 +20,7 @@ from tests.attacks.test_carlini_wagner import (
     test_comes_near_the_closed_form_on_a_linear_model,
     test_finds_what_foolbox_finds,
 )
-from tests.attacks.test_gradients import test_each_gradient_is_that_of_its_image_alone
+from tests.attacks.test_gradients import test_each_gradient_has_the_direction_of_the_cross_entropys_at_its_image_alone
 from tests.attacks.test_inversion import (
     test_an_image_that_has_the_representation_does_not_move,
     test_recovers_the_image_where_the_representation_is_invertible,

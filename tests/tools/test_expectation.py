@@ -66,8 +66,8 @@ def test_who_emulates_bfloat16_is_told_the_faster_precision(emulated: bool, tmp_
 
 
 def test_the_time_of_a_measurement_that_attacks(tmp_path: Path) -> None:
-    """Three attacks of 50 steps at each of eight radii; before them and after each, the images are classified."""
-    forwards = 10_000 * 3 * (2 * 50 * 8 + 9)
+    """Three attacks of 50 steps at each of eight radii; before them and after each step, the images are classified."""
+    forwards = 10_000 * 3 * (3 * 50 * 8 + 1)
     _, _, _, name, longest, *_ = told(
         "feature-averaging", "measurement", "cifar10-CIFAR-10-k-class", tmp_path, Speed(1.0, 2000.0), 2
     )

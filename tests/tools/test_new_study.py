@@ -217,7 +217,12 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
         (("digits", folder, studies), "there is such a study already"),
         (("../up", folder, studies), "study"),
         (("mine", tmp_path / "nothing", studies), f"^--data: {tmp_path / 'nothing'} does not exist$"),
-        (("mine", images(tmp_path / "one", 1, 20, (16, 16)), studies), "^[^-].*holds one class, class 0"),
+        (
+            ("mine", images(tmp_path / "one", 1, 20, (16, 16)), studies),
+            f"^--data: {tmp_path / 'one'}: data: holds one class, class 0",
+        ),
+        (("mine", images(tmp_path / "few", 2, 1, (16, 16)), studies), f"^--data: {tmp_path / 'few'}: too few images;"),
+        (("mine", folder, tmp_path / "elsewhere"), f"^{tmp_path / 'elsewhere'}: no such folder; run this in the root"),
         (
             ("mine", images(tmp_path / "split" / "test", 2, 20, (16, 16)).parent, studies),
             f"^--data: {tmp_path / 'split'} has no images to train on, only test$",

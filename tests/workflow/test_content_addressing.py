@@ -112,6 +112,17 @@ def test_a_single_figure_that_shows_another_plan(built: Workspace) -> None:
     assert (built.folder / figure).read_bytes() == before
 
 
+def test_a_dry_run_leaves_the_references_of_a_job_that_draws_a_figure(built: Workspace) -> None:
+    """The job has written the reference of its table, and not yet its figure."""
+    (table,) = (built.folder / "results/artifacts/table").glob("smoke-A7-*.json")
+    (figure,) = (built.folder / "results/artifacts/figure").glob("smoke-A7-*.json")
+    for path in (figure, *(built.folder / "results/smoke/figures").glob("A7.*")):
+        path.unlink()
+    done = built.snakemake("-n")
+    assert table.exists()
+    assert "experiment_smoke-A7" in done.stdout + done.stderr
+
+
 def test_comments_docstrings_and_times_rebuild_nothing(built: Workspace) -> None:
     """The times are as after a copy that loses them, or with clocks that disagree."""
     payloads, chance = built.payloads(), random.Random(0)  # noqa: S311

@@ -121,8 +121,8 @@ def _find_crossing(preactivations: Tensor, signs: Tensor, change: Tensor, neares
 def find_least(is_wrong: Callable[[Tensor], Tensor], most: Tensor, *, halvings: int) -> Tensor:
     """The least t (n,) in [0, `most`] at which each point is wrong, by bisection; infinite where it is right at `most`.
 
-    A point that is wrong at some t must be wrong at every larger one. The result is too large by at most
-    `most` / 2^`halvings`.
+    The result is too large by at most `most` / 2^`halvings`, if a point that is wrong at some t is so at every larger
+    one. Otherwise it is a t at which the point is wrong, not always the least.
     """
     low, high = torch.zeros_like(most), most
     found = is_wrong(high)

@@ -52,6 +52,8 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
             extends another one, has fields in braces, Linf radii, other data sets, no data, or lengths that are no
             plain numbers; or the new study cannot be planned. Then no file is left.
     """
+    if not studies.is_dir():
+        raise UserError(f"{studies}: no such folder; run this in the root of the repository")
     path = studies / f"{name}.yaml"
     config = read_config({"study": name}, elsewhere={"study": "NAME"})
     if name.lower() in WORDS or _is_number(name):
@@ -72,17 +74,18 @@ def write_study(name: str, folder: Path, studies: Path, *, like: str | None = No
     text = _adapt(original, folder, block, shape)
     size = data_size(replace(data, validation=shares.get("validation"), test=shares.get("test")))
     if size is not None:
+        if size.images["train"] < 1:
+            raise UserError(f"--data: {folder}: too few images; none would be left to train on")
         text = BATCH.sub(lambda found: f"batch_size: {min(int(found[1]), size.images['train'])}", text)
     with _removed_after_an_error(path):
         write_atomically(path, text.encode())
         try:
             unfold(config, studies)
         except UserError as error:
-            if like is None:
-                raise
             # The file that the message names will be gone.
             message = str(error).removeprefix(f"{path}: ")
-            raise UserError(f"--like: {like} does not fit these images: {message}") from error
+            reason = f"--data: {folder}" if like is None else f"--like: {like} does not fit these images"
+            raise UserError(f"{reason}: {message}") from error
     images = sum(len(listing.files) for listing in listings.values())
     yield f"{path}: {images} images of {len(classes)} classes, {shape[0]} x {shape[1]} x {shape[2]}, as in {base}"
     unread = describe_unread(folder, listings)

@@ -11,7 +11,7 @@ from robustfeatures.files import read_json, read_rows
 from robustfeatures.pipeline.plan.identity import differences, flatten
 from robustfeatures.pipeline.plan.view import artifacts_of
 from robustfeatures.pipeline.report.building import attack_names
-from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.pipeline.store.references import Artifacts, read_recipe, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.tools.accuracies import find_accuracies, find_whole
 
@@ -88,8 +88,8 @@ def needs_of_view(path: Path) -> list[str]:
     artifacts, _ = Artifacts.of(path)
     record = read_json(path)["recipe"]
     # References that an earlier version wrote have no views.
-    below = (artifacts.plan(view["artifact"]) for view in record.get("views", ()))
-    records = [record, *(read_json(plan) for plan in below if plan.exists())]
+    below = (view["artifact"] for view in record.get("views", ()))
+    records = [record, *(read_recipe(artifacts, view) for view in below if artifacts.plan(view).exists())]
     return artifacts_of(part for each in records for part in each["parts"])
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.identity import differences
-from robustfeatures.pipeline.store.references import Artifacts, read_reference
+from robustfeatures.pipeline.store.references import Artifacts, read_recipe, read_reference
 from robustfeatures.tools.show import accepted_lines, files_of_view, needs_of_view
 
 
@@ -35,9 +34,7 @@ def why(path: Path) -> Iterator[str]:
 
 
 def _chain(artifacts: Artifacts, artifact: str, depth: int, seen: set[str]) -> Iterator[str]:
-    path = artifacts.reference(artifact)
-    recipe = read_json(path if path.exists() else artifacts.plan(artifact))
-    recipe = recipe.get("recipe", recipe)
+    recipe = read_recipe(artifacts, artifact)
     again = artifact in seen
     yield f"{'  ' * depth}{artifact}{' (as above)' if again else ''}"
     seen.add(artifact)
@@ -70,5 +67,5 @@ def _differences(
         if there is None or then is None:
             yield f"{prefix}input {role}: {then} -> {there}"
         elif there != then:
-            recipes = [read_json(artifacts.plan(artifact)) for artifact in (there, then)]
+            recipes = [read_recipe(artifacts, artifact) for artifact in (there, then)]
             yield from _differences(artifacts, recipes[0], recipes[1], f"{prefix}{role}: ")

@@ -24,6 +24,14 @@ def test_one_class_is_refused(tmp_path: Path) -> None:
     check_contents(write(tmp_path / "two.npz", [0, 1, 0, 1]), "data")
 
 
+@pytest.mark.parametrize(
+    "operation", [KeepClasses(kind="classes", keep=("1",)), MergeClasses(kind="merge", groups={"odd": ("1", "3")})]
+)
+def test_one_class_of_a_published_set_is_refused(operation: KeepClasses | MergeClasses) -> None:
+    with pytest.raises(UserError, match=r"^data: holds one class; a network needs two$"):
+        check_contents(Data(source="digits", test=0.25, operations=(operation,)), "data")
+
+
 @pytest.mark.parametrize("names", [np.array(["cat", "dog"]), np.array([b"cat", b"dog"])])
 def test_classes_are_known_by_the_names_in_the_file(tmp_path: Path, names: np.ndarray) -> None:
     data = write(tmp_path / "own.npz", [0, 1, 0, 1], class_names=names)

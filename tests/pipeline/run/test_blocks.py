@@ -122,6 +122,17 @@ def test_a_damaged_block_is_named_and_made_again(tmp_path: Path) -> None:
     assert blocks.path("1").read_text() == "1"
 
 
+@pytest.mark.parametrize("note", ["", "{}", "[]", '{"sha256": "0"}'])
+def test_a_block_with_a_damaged_note_is_made_again(tmp_path: Path, note: str) -> None:
+    """As after a power failure, or on a full disk."""
+    blocks = Blocks(Store(tmp_path), "key", Share(1, 1))
+    blocks.finish(["0", "1"], make_text)
+    blocks.path("1.json").write_text(note)
+    assert blocks.missing(["0", "1"]) == ["1"]
+    blocks.finish(["0", "1"], make_text)
+    blocks.check(["0", "1"])
+
+
 def test_a_block_that_is_gone_is_made_again(tmp_path: Path) -> None:
     """Some disks remove files that nobody has read for long; the note beside the block is read at every start."""
     blocks = Blocks(Store(tmp_path), "key", Share(1, 1))

@@ -143,6 +143,16 @@ STUDY_CASES = {
     ),
     "a radius of zero": ("eps: [0.25,", "eps: [0.0,", "robustness.eps.0: input should be greater than 0, not 0.0"),
     "a radius twice": ("eps: [0.25,", "eps: [0.5,", "robustness.eps: a radius appears twice"),
+    "a set without images to train on": (
+        "splits: [train, validation]",
+        "splits: [validation]",
+        "derived.D_det.splits: 'train' is missing; a network is trained on it",
+    ),
+    "a split twice": (
+        "splits: [train, validation]",
+        "splits: [train, train]",
+        "derived.D_det.splits: 'train' appears twice",
+    ),
     "no validation split for B1": (
         "splits: [train, validation]",
         "splits: [train]",

@@ -56,8 +56,9 @@ def check_contents(data: Data, where: str) -> None:
             _check_subset(data, operation, number, place)
         elif classes is not None:
             classes = _change_classes(classes, operation, place)
-    if classes is not None and len(classes) < 2:
-        raise UserError(f"{where}: holds one class, {', '.join(classes)}; a network needs two")
+    if count_classes(data) == 1:
+        name = "" if classes is None else f", {classes[0]}"
+        raise UserError(f"{where}: holds one class{name}; a network needs two")
 
 
 def check_weights(pretrained: Pretrained, where: str) -> None:

@@ -200,7 +200,7 @@ class Pieces:
         Probes may use the inputs "data" (the derived set) and "original" (D), and `LOGISTIC_REGRESSION` as their simple
         classifier.
         """
-        chosen = training or self.derived_set(name).training
+        chosen = self.derived_set(name).training if training is None else training
         inputs = {"data": self.derived(name, seed, data=data)}
         if any(probe.input == "original" for probe in probes):
             inputs["original"] = self.data(data)

@@ -205,14 +205,12 @@ def _forget_old_views(plan: Plan, artifacts: Artifacts) -> None:
             present(name) in (None, content) for name, content in contents.items()
         )
 
-    for views in plan.view_jobs.values():
-        references = [artifacts.reference(view.artifact) for view in views]
-        files = (results / name for view in views for name in view.outputs)
-        if not all(file.exists() for file in files) or any(
-            reference.exists() and not is_present(reference) for reference in references
-        ):
-            for reference in references:
-                reference.unlink(missing_ok=True)
+    # A view whose file is not there yet may be one that a run beside this plan is drawing. It has already written the
+    # references of the other views of its job.
+    for view in plan.views:
+        reference = artifacts.reference(view.artifact)
+        if reference.exists() and not is_present(reference):
+            reference.unlink(missing_ok=True)
 
 
 def _write_view_plans(plan: Plan, artifacts: Artifacts) -> None:

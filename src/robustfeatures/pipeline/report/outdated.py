@@ -35,8 +35,12 @@ def mark_outdated(artifacts: Artifacts, artifact: str) -> None:
     label = record["study"]
     for kind, mark in (("claims", _mark_claims), ("report", _mark_page)):
         for reference in (*artifacts.builds(kind, label), *set_aside(artifacts, kind, label)):
-            found = read_json(reference)
-            shown, before = found["recipe"], found.get("contents", {})
+            try:
+                found = read_json(reference)
+                shown, before = found["recipe"], found.get("contents", {})
+            except (ValueError, KeyError, TypeError):
+                # A damaged reference stands for nothing.
+                continue
             same = all(before[name] == content for name, content in contents.items() if name in before)
             if same and _shows(shown, artifact, record):
                 continue

@@ -136,5 +136,5 @@ def _read(path: Path) -> Checkout:
 def _token(references: Path) -> str:
     try:
         return (references / NAME_FILE).read_text()
-    except ABSENT:
+    except (*ABSENT, UnicodeDecodeError):
         return ""

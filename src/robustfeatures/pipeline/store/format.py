@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -69,7 +70,7 @@ def check_format(root: Path) -> None:
     except ABSENT:
         return
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{root / FILE}: damaged; it must say {{'format': {FORMAT}}}") from error
+        raise UserError(f"{root / FILE}: damaged; it must say {json.dumps(make_marker('store'))}") from error
     if found != FORMAT:
         raise UserError(
             f"{root}: a store of another version of this package (format {found}, not {FORMAT}); use that version, or "

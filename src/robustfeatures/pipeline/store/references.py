@@ -158,6 +158,22 @@ def read_reference(path: Path) -> dict[str, Any]:
     return reference
 
 
+def read_recipe(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
+    """The recipe of an artifact or of a view, from its reference, or from its plan if it has none.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    reference = artifacts.reference(artifact)
+    path = reference if reference.exists() else artifacts.plan(artifact)
+    try:
+        found = read_json(path)
+        recipe: dict[str, Any] = found.get("recipe", found)
+    except (*ABSENT, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: missing or damaged, so what {artifact} was made from is not known") from error
+    return recipe
+
+
 def write_reference(path: Path, record: dict[str, Any], manifest: dict[str, Any]) -> None:
     """Write the reference of a recipe whose payload is in the store."""
     write_json(

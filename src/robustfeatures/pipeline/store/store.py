@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from robustfeatures.errors import UserError
-from robustfeatures.files import ABSENT, hash_file, list_files, name_user, sync_to_disk
+from robustfeatures.files import ABSENT, hash_file, list_files, name_user, read_json, sync_to_disk
 from robustfeatures.pipeline.plan.canonical import KEY
 from robustfeatures.pipeline.store import lease as leases
 from robustfeatures.pipeline.store.acceptances import find_accepted, list_acceptances, read_acceptance
@@ -27,6 +27,8 @@ from robustfeatures.pipeline.store.verified import check_file
 SHARDS = "*.zarr/*/images/c/*/*/*/*"
 # A file that is not there, or a folder in its place.
 DAMAGED = (*ABSENT, IsADirectoryError)
+# What the note of a finished block says.
+NOTE = {"sha256", "seconds", "device"}
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,12 @@ class Store:
         return self.scratch(key) / "blocks" / name
 
     def has_block(self, key: str, name: str) -> bool:
-        """Whether a block and its note are there. Some disks remove files that nobody has read for long."""
-        return self.block(key, f"{name}.json").exists() and self.block(key, name).exists()
+        """Whether a block and its whole note are there. Some disks remove files that nobody has read for long."""
+        try:
+            note = read_json(self.block(key, f"{name}.json"))
+        except (*ABSENT, ValueError):
+            return False
+        return isinstance(note, dict) and note.keys() >= NOTE and self.block(key, name).exists()
 
     def manifest(self, key: str) -> dict[str, Any] | None:
         """The manifest of a payload; None if it is missing or damaged, or a file is missing or has another size.

@@ -29,7 +29,7 @@ from robustfeatures.pipeline.study.checks import (
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.gates import Gates
 from robustfeatures.pipeline.study.grids import Cell, Grid, unfold_grid
-from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.pipeline.study.parameters import Distinct, Name
 from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.training.settings import Training
 
@@ -51,7 +51,7 @@ class DerivedSet(Strict):
     """The name of the training on the set."""
     source_data: Name | None = None
     """The name in `other_data` of the set that the source is trained on, where that is not D."""
-    splits: Annotated[tuple[Split, ...], MinLen(1)] = ("train",)
+    splits: Annotated[tuple[Split, ...], MinLen(1), Distinct] = ("train",)
     """The splits of D that are derived."""
 
 
@@ -211,6 +211,8 @@ def _check_names(study: Study) -> None:
                 raise UserError(f"derived.{name}.{role}: {used!r} is unknown{suggest(used, known)}")
         if "test" in derived.splits:
             raise UserError(f"derived.{name}.splits: a set to train on must not be derived from the test split")
+        if "train" not in derived.splits:
+            raise UserError(f"derived.{name}.splits: 'train' is missing; a network is trained on it")
     if study.robustness is not None:
         if len(set(study.robustness.eps)) < len(study.robustness.eps):
             raise UserError("robustness.eps: a radius appears twice")
