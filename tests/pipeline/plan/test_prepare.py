@@ -28,7 +28,6 @@ def test_a_view_without_one_of_its_files_as_written_is_made_again(tmp_path: Path
         path.unlink()
     else:
         path.write_text("" if harm == "empty" else path.read_text().replace("held", "hold"))
-    # The table and the figure of an experiment are one job.
-    name = f"smoke/{harmed}"
-    jobs = [views for views in made.plan.view_jobs.values() if any(name in view.outputs for view in views)]
-    assert lacking() == {view.artifact for views in jobs for view in views}
+    # The table and the figure of an experiment are one job, which makes both again. But only one lacks its reference: a
+    # run beside this plan may be drawing the other.
+    assert lacking() == {view.artifact for view in made.plan.views if f"smoke/{harmed}" in view.outputs}
