@@ -29,12 +29,12 @@ def pgd(
 ) -> Tensor:
     """Return adversarial examples of `images` (N, C, H, W) in [0, 1], inside the `norm` ball of radius `eps`.
 
-    An untargeted attack raises the log odds against the true classes `labels` (N,), a `targeted` attack those of the
-    target classes `labels`. Their gradients have the directions of the cross-entropy's (`compute_log_odds`). Each step
-    moves by `step_size` along the normalised gradient ("l2") or its sign ("linf"), then projects on the ball, then
-    clips to [0, 1]. The function returns the last iterate. `generator` draws the random start on its own device. The
-    model runs in eval mode; afterwards its mode is restored. After each step, `progress` receives the number of steps
-    done.
+    An untargeted attack raises the log odds against the true classes `labels` (N,). A `targeted` attack raises the log
+    odds of the target classes `labels`. Their gradients have the directions of the cross-entropy's
+    (`compute_log_odds`). Each step moves by `step_size` along the normalised gradient ("l2") or its sign ("linf"), then
+    projects on the ball, then clips to [0, 1]. The function returns the last iterate. `generator` draws the random
+    start on its own device. The model runs in eval mode; afterwards its mode is restored. After each step, `progress`
+    receives the number of steps done.
 
     Raises:
         ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative.

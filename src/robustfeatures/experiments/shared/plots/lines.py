@@ -24,7 +24,6 @@ from robustfeatures.experiments.shared.plots.style import (
     log_axis,
     make_panels,
     mark_published,
-    mark_published_level,
     published_handle,
     value_axis,
     wrap,
@@ -89,7 +88,8 @@ def curves(
             handles[each] = _draw_level(axes, mine[value], ylabel, number, level_label(each))
             if printed is not None:
                 here = printed[printed[line] == each][value]
-                mark_published_level(axes, here.to_list(), COLOURS[number % len(COLOURS)])
+                colour, right = COLOURS[number % len(COLOURS)], axes.get_yaxis_transform()
+                mark_published(axes, [1.0] * len(here), here.to_list(), colour, transform=right)
         if panel is not None:
             axes.set_title(wrap(panel_label(name), width - 0.7, TITLE), fontsize=TITLE)
         _scale(axes, rows[x], ylabel, named=axes in leftmost(grid), log_x=log_x)

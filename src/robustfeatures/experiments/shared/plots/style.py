@@ -15,6 +15,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.transforms import Transform
 from numpy.typing import ArrayLike, NDArray
 
 from robustfeatures.experiments.shared.units import SHARES
@@ -174,18 +175,13 @@ def contrasting(colour: Iterable[float]) -> str:
     return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
 
 
-def mark_published(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str = "black") -> None:
-    """Published values as hollow diamonds, whole even where they lie on the frame."""
+def mark_published(
+    axes: Axes, x: Sequence[float], y: Sequence[float], colour: str = "black", *, transform: Transform | None = None
+) -> None:
+    """Published values as hollow diamonds, whole even where they lie on the frame. `transform` is that of x and y."""
     # Without points the layout would place the marks at the origin of the figure.
     if len(y):
-        axes.plot(x, y, color=colour, clip_on=False, **PUBLISHED)
-
-
-def mark_published_level(axes: Axes, y: Sequence[float], colour: str) -> None:
-    """Published values that have no place on the horizontal axis, as hollow diamonds on the right edge."""
-    if len(y):
-        right = axes.get_yaxis_transform()
-        axes.plot([1.0] * len(y), y, color=colour, clip_on=False, transform=right, **PUBLISHED)
+        axes.plot(x, y, color=colour, clip_on=False, transform=transform or axes.transData, **PUBLISHED)
 
 
 def published_handle() -> Line2D:
