@@ -57,6 +57,11 @@ def test_the_grid_of_the_appendix_is_planned_and_chosen_on_validation_data() -> 
     evaluated = [need for need in others if "cell" in need.columns and need.recipe.stage.name == "evaluation"]
     assert len(evaluated) == 24 * 2
     assert {need.recipe.inputs["model"].parameters.architecture.name for need in evaluated} == {"vgg16"}  # type: ignore[union-attr]
+    fewer = a2.needs(pieces, a2.Settings(search=replace(search, sets=("D_det", "D_rand"))))
+    assert {need.row for need in fewer if "cell" in need.columns} == {"D_det", "D_rand"}
+    assert [need for need in fewer if "cell" not in need.columns] == a2.needs(pieces, a2.Settings())
+    with pytest.raises(UserError, match=r"search\.sets: 'D_R-images' is none of D_rand, D_det, D_rand-robust"):
+        a2.needs(pieces, a2.Settings(search=replace(search, sets=("D_rand", "D_R-images"))))
 
 
 def test_a2_shows_the_cell_that_validation_data_choose() -> None:

@@ -53,9 +53,8 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             ]
             if settings.search is None:
                 continue
-            for name in DERIVED_SETS:
-                for need in search_needs(pieces, settings.search, name, seed, architecture=architecture):
-                    found += [need, replace(need, recipe=pieces.evaluation(need.recipe, eps=radii))]
+            for need in search_needs(pieces, settings.search, DERIVED_SETS, seed, architecture=architecture):
+                found += [need, replace(need, recipe=pieces.evaluation(need.recipe, eps=radii))]
     return found
 
 

@@ -40,10 +40,9 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
     for seed in pieces.study.seeds:
         standard = pieces.evaluation(pieces.source_model("standard", seed), eps=(0.0, *pieces.robustness.eps))
         found.append(Need("D", seed, standard))
-        for name in DERIVED_SETS:
-            found.append(evaluate_on(pieces, name, seed))
-            if settings.search is not None:
-                found += search_needs(pieces, settings.search, name, seed)
+        found += [evaluate_on(pieces, name, seed) for name in DERIVED_SETS]
+        if settings.search is not None:
+            found += search_needs(pieces, settings.search, DERIVED_SETS, seed)
     return found
 
 

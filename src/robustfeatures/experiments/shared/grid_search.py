@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import MinLen
 
 from robustfeatures.data.settings import Split
 from robustfeatures.engine.settings import Strict
+from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Need
 from robustfeatures.experiments.shared.grid_rows import AFTER_LAST_EPOCH
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
-from robustfeatures.pipeline.study.parameters import Name
+from robustfeatures.pipeline.study.parameters import Distinct, Name
 from robustfeatures.training.settings import Probe
 
 if TYPE_CHECKING:
@@ -31,6 +34,19 @@ class Search(Strict):
     chosen_on: Literal["derived", "original"] = "derived"
     """The validation split that chooses the cell: that of the derived set, as in the paper, or that of D. Appendix D.4
     finds that the first does not predict the accuracy on D."""
+    sets: Annotated[tuple[Name, ...], MinLen(1), Distinct] | None = None
+    """The derived sets that the grid is searched for; by default all of the experiment."""
+
+    def select_sets(self, derived_sets: Sequence[str]) -> Sequence[str]:
+        """The sets of an experiment that are searched.
+
+        Raises:
+            UserError: the experiment lacks one of `sets`.
+        """
+        missing = [name for name in self.sets or () if name not in derived_sets]
+        if missing:
+            raise UserError(f"search.sets: {missing[0]!r} is none of {', '.join(derived_sets)}")
+        return self.sets or derived_sets
 
     @property
     def title(self) -> str:
@@ -48,32 +64,33 @@ class Search(Strict):
 
 
 def search_needs(
-    pieces: Pieces, search: Search, name: str, seed: int, *, architecture: str | None = None
+    pieces: Pieces, search: Search, derived_sets: Sequence[str], seed: int, *, architecture: str | None = None
 ) -> list[Need]:
-    """One network per cell of the grid, trained on the named derived set.
+    """One network per cell of the grid and set, trained on the sets that are searched.
 
     The needs have the column `cell` and, if it is given, `architecture`, the study's name of another network.
 
     Raises:
-        UserError: the data have no validation split.
+        UserError: the data have no validation split, or the experiment lacks one of `search.sets`.
     """
     original = pieces.data(search.data)
     splits: tuple[Split, ...] | None = ("train", "validation") if search.chosen_on == "derived" else None
-    examples = pieces.derived(name, seed, data=search.data, splits=splits)
+    columns = {} if architecture is None else {"architecture": architecture}
     found = []
-    for cell in pieces.grid(search.grid):
-        parts = (original.label, architecture, f"on-{name}", cell.name)
-        model = pieces.model(
-            "-".join(part for part in parts if part),
-            cell.name,
-            seed,
-            {"data": examples, "original": original},
-            architecture=architecture,
-            probes=search.probes,
-            seed_offset=DOWNSTREAM_SEED,
-        )
-        columns = {} if architecture is None else {"architecture": architecture}
-        found.append(Need(name, seed, model, {**columns, "cell": cell.name}))
+    for name in search.select_sets(derived_sets):
+        examples = pieces.derived(name, seed, data=search.data, splits=splits)
+        for cell in pieces.grid(search.grid):
+            parts = (original.label, architecture, f"on-{name}", cell.name)
+            model = pieces.model(
+                "-".join(part for part in parts if part),
+                cell.name,
+                seed,
+                {"data": examples, "original": original},
+                architecture=architecture,
+                probes=search.probes,
+                seed_offset=DOWNSTREAM_SEED,
+            )
+            found.append(Need(name, seed, model, {**columns, "cell": cell.name}))
     return found
 
 
