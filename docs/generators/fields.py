@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from docs.generators.schemas import DEFINITIONS, Schema
+from robustfeatures.engine.settings import LARGE
 
 # One value of a type, and several.
 KINDS = {
@@ -79,7 +80,12 @@ class Tables:
             case {"type": "string", "pattern": pattern} if pattern == NAME:
                 return "names" if several else "name"
             case {"type": kind}:
-                limits = (f" {word} {schema[limit]:g}" for limit, word in LIMITS.items() if limit in schema)
+                # The page of the study says once that numbers are below LARGE.
+                limits = (
+                    f" {word} {schema[limit]:g}"
+                    for limit, word in LIMITS.items()
+                    if schema.get(limit) not in (None, LARGE)
+                )
                 return KINDS[kind][several] + ",".join(limits)
         return "any values" if several else "any value"
 

@@ -11,7 +11,8 @@ HEAD = """# Study file
 
 A study is a file of `workflow/studies/`. Here are its fields, and those of [config.yaml](#configyaml).
 
-- Radii and step sizes have the unit of pixels in [0, 1]. Fractions such as `8/255` are numbers.
+- Radii and step sizes have the unit of pixels in [0, 1]. Fractions such as `8/255` are numbers. Radii, step sizes,
+  rates and decays are below 1e9.
 - A field that is not listed is an error. `snakemake -n --config study=NAME` checks a study.
 - `extends: NAME` takes another study of the folder, and the file then has only what it changes. Fields are merged by
   name, lists and single values replace what was there, and `null` removes it. A network with another `name` is new.

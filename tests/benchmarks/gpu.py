@@ -241,12 +241,15 @@ def build_smoke_twice(device: str) -> None:
     Raises:
         typer.Exit: they are not.
     """
-    first, second = (build_smoke(device) for _ in range(2))
-    for taken, tables, devices in (first, second):
+    builds = []
+    for _ in range(2):
+        taken, tables, devices = build_smoke(device)
         typer.echo(f"{taken:.0f} s, {len(tables)} tables, payloads by device: {dict(devices)}")
-    different = [name for name in first[1] if first[1][name] != second[1].get(name)]
+        builds.append(tables)
+    first, second = builds
+    different = [name for name in first if first[name] != second.get(name)]
     typer.echo(f"different tables: {different or 'none'}")
-    if different or not first[1] or first[1].keys() != second[1].keys():
+    if different or not first or first.keys() != second.keys():
         raise typer.Exit(1)
 
 

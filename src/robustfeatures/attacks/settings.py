@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
-from annotated_types import Ge, Gt
+from annotated_types import Gt
 from pydantic import AfterValidator, ValidationInfo
 
-from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
+from robustfeatures.engine.settings import NonNegativeFloat, PositiveFloat, PositiveInt, Strict
 
 T = TypeVar("T", bound=float | Sequence[float])
 
 NormName = Literal["l2", "linf"]
 # What text calls them.
 NORM_NAMES: Mapping[NormName, str] = {"l2": "L2", "linf": "Linf"}
-Radius = Annotated[float, Ge(0)]
+Radius = NonNegativeFloat
 
 
 def check_linf(eps: T) -> T:

@@ -20,5 +20,8 @@ class Strict:
 Seed = Annotated[int, Ge(0)]
 Fraction = Annotated[float, Gt(0), Lt(1)]
 PositiveInt = Annotated[int, Gt(0)]
-PositiveFloat = Annotated[float, Gt(0)]
+# The squares of larger numbers, summed over the pixels of an image, may not fit into float32.
+LARGE = 1e9
+NonNegativeFloat = Annotated[float, Ge(0), Lt(LARGE)]
+PositiveFloat = Annotated[float, Gt(0), Lt(LARGE)]
 Precision = Literal["float32", "bfloat16"]

@@ -10,7 +10,15 @@ from pydantic import AfterValidator
 
 from robustfeatures.attacks.settings import PGDSettings
 from robustfeatures.data.settings import Split
-from robustfeatures.engine.settings import Fraction, PositiveFloat, PositiveInt, Precision, Seed, Strict
+from robustfeatures.engine.settings import (
+    Fraction,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Precision,
+    Seed,
+    Strict,
+)
 from robustfeatures.models.settings import Architecture
 
 
@@ -50,7 +58,7 @@ class Training(Strict):
     """The learning rate; with `one-cycle` the highest one."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """The momentum of SGD, or beta_1 of Adam."""
-    weight_decay: Annotated[float, Ge(0)] = 0.0
+    weight_decay: NonNegativeFloat = 0.0
     """The share of each weight that is added to its gradient."""
     optimiser: Literal["sgd", "adam"] = "sgd"
     """The method of gradient descent."""

@@ -55,6 +55,16 @@ STUDY_CASES = {
         "eps: [0.25, -0.5]",
         "robustness.eps.1: input should be greater than 0, not -0.5",
     ),
+    "a radius whose square is infinite": (
+        "eps: [0.25, 0.5, 0.75]",
+        "eps: [1e20]",
+        "robustness.eps.0: input should be less than 1000000000, not 1e+20",
+    ),
+    "a radius of training whose square is infinite": (
+        "adversary: {norm: l2, eps: 0.75",
+        "adversary: {norm: l2, eps: 1e39",
+        "training.adversarial.adversary.eps: input should be less than 1000000000, not 1e+39",
+    ),
     "not a number": (
         "weight_decay: 5e-4",
         "weight_decay: low",
@@ -244,6 +254,11 @@ CONFIG_CASES = {
     "unknown device": ("device: auto", "device: gpu", "device: 'gpu' is unknown"),
     "unknown field": ("device: auto", "divice: auto", "divice: unknown field (did you mean 'device'?)"),
     "no threads": ("threads_per_job: 1", "threads_per_job: 0", "threads_per_job: input should be greater than 0"),
+    "too many parts": (
+        "derived_parts: 1",
+        "derived_parts: 1000000000",
+        "derived_parts: input should be less than or equal to 1000, not 1000000000",
+    ),
     "not a number": ("seeds_per_job: 8", "seeds_per_job: many", "seeds_per_job: input should be a valid integer"),
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+from annotated_types import Gt, Le
 from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
 from robustfeatures.engine.settings import PositiveInt, Strict
@@ -44,6 +45,7 @@ def refuse_bool(value: Any) -> Any:
 
 
 Folder = Annotated[str, StringConstraints(min_length=1)]
+Parts = Annotated[int, Gt(0), Le(1000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +80,9 @@ class Config(Strict):
     """How many runs that differ only in the seed share a job."""
     rows_per_job: PositiveInt = 1
     """How many rows of the same experiments share a job."""
-    derived_parts: PositiveInt = 1
+    derived_parts: Parts = 1
     """How many jobs share one derived data set."""
-    evaluation_parts: PositiveInt = 1
+    evaluation_parts: Parts = 1
     """How many jobs share one evaluation."""
     longest_minutes: PositiveInt = 2880
     """The longest run time, in minutes, that a job requests from a cluster."""
