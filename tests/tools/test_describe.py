@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,3 +151,9 @@ def test_an_experiment_in_small_letters(tmp_path: Path) -> None:
     study = read_yaml(STUDIES / "smoke.yaml")
     study["experiments"] = {"a1": {}}
     assert refusal(tmp_path, study) == "experiments.a1: there is no such experiment (did you mean 'A1'?)"
+
+
+def test_without_a_command_there_is_the_help_and_no_error() -> None:
+    done = subprocess.run([sys.executable, "-m", "robustfeatures"], capture_output=True, text=True, check=False)
+    assert "robustfeatures [OPTIONS] COMMAND" in done.stdout
+    assert (done.returncode, done.stderr) == (2, "")

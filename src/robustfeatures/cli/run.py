@@ -51,7 +51,9 @@ def _complain(message: str, code: int = 1) -> int:
     line = make_printable(" ".join(message.split()))
     if _logs_to_file():
         logging.getLogger(__name__).error("%s", line)
-    print(f"robustfeatures: {line}", file=sys.stderr)
+    # Without arguments Typer prints the help, and raises an error without a message.
+    if line:
+        print(f"robustfeatures: {line}", file=sys.stderr)
     return code
 
 
