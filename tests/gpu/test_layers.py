@@ -40,15 +40,21 @@ def gradient(layer: nn.Module, images: Tensor, towards: Tensor) -> Tensor:
     return found.flatten(1).cpu().double()
 
 
-# Gradients of a deep network with default weights are tiny.
+# Gradients of a deep network with default weights are tiny. Attacks use the layout channels_last.
 @pytest.mark.parametrize("size", [1.0, 1e-9])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize("architecture", SMALL)
-def test_the_gradient_of_each_layer_is_that_of_float64(device: torch.device, architecture: str, size: float) -> None:
+def test_the_gradient_of_each_layer_is_that_of_float64(
+    device: torch.device, architecture: str, layout: torch.memory_format, size: float
+) -> None:
     frozen_network = FrozenNetwork(lived_in(architecture, SMALL[architecture], device))
     layers = record_layers(frozen_network, torch.rand(6, 3, 32, 32).to(device))
     assert len(layers) > 2
     wrong = {}
     for name, (layer, inputs) in layers.items():
+        if inputs.ndim == 4:
+            layer.to(memory_format=layout)  # type: ignore[call-overload]
+            inputs = inputs.contiguous(memory_format=layout)
         towards = size * torch.randn_like(layer(inputs))
         exact = gradient(copy.deepcopy(layer).cpu().double(), inputs.cpu().double(), towards.cpu().double())
         similarity = cosine_similarity(gradient(layer, inputs, towards), exact, eps=0).min()
