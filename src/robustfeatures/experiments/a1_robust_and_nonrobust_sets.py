@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SOURCE_MODELS = ("standard", "adversarial")
 DERIVED_SETS = ("D_NR", "D_R")
 SECTION = "not-bugs-2019, Section 3.1 and Table 7"
-# At Table 7's other radius, 0.5, two of the compared rows are 0.0.
+# At Table 7's other radius, 0.5, three of the compared rows are 0.0.
 COMPARED_EPS = 0.25
 
 Starts = Annotated[tuple[Literal["images", "noise"], ...], MinLen(1), Distinct]

@@ -222,7 +222,7 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
             gap(early, PATHWAY_2),
         ),
         (
-            "Pathway 1 turns from robust to non-robust features",
+            "Pathway 1 switches from robust features to a combination of robust and non-robust ones",
             "robust minus non-robust, mean of the first quarter minus last epoch",
             gap(early, PATHWAY_1) - gap(last, PATHWAY_1),
         ),

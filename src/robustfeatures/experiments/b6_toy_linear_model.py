@@ -308,7 +308,7 @@ def claims(results: Results) -> list[Claim]:
             FITTED,
         ),
         (
-            "Gradient descent ends at w_T = A'(A A')^-1 B (equation 10)",
+            "The feature that wins by gradient descent is that of w_T = A'(A A')^-1 B (equation 10)",
             "the same feature wins, percent of the simulated cells",
             simulated["closed_form"],
             HIGH,

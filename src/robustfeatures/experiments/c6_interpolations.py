@@ -103,19 +103,20 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Section 3 on the interpolations, as numbers."""
+    """A control: the paper shows that the images change smoothly, and has no number for it."""
     from robustfeatures.experiments.shared.perception import average_over_images
 
     per_seed = average_over_images(results.measurements, ["model"], NUMBERS)
     numbers = per_seed.pivot_table(index="seed", columns="model", dropna=False)
     return [
         Claim(
-            "Interpolations between classes are smooth with robust networks",
-            SOURCE,
+            "With robust networks the probability of the final class rises over a longer part of the way",
+            f"control of {SOURCE}",
             "share of the way between one and nine tenths of the final class's probability (%): "
             f"{NORM_NAMES[norm]}-trained minus standard",
             percent(numbers["width", norm] - numbers["width", STANDARD]),
             setting=f"{NORM_NAMES[norm]}-trained",
+            control=True,
         )
         for norm in results.settings.eps
     ]

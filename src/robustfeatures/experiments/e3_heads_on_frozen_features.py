@@ -115,7 +115,7 @@ def figure(results: Results) -> Figure:
 
 
 def claims(results: Results) -> list[Claim]:
-    """The claims of Figure 1 on cosines and of the theorems on lambda D: 2 for O(1), a tenth for o(1)."""
+    """The claims of Figure 1 on cosines. Controls: the theorems' orders of lambda D, 2 for O(1), a tenth for o(1)."""
     import numpy as np
 
     rows = add_relation(results.measurements)
@@ -142,23 +142,26 @@ def claims(results: Results) -> list[Claim]:
         ),
         Claim(
             "Told two classes, no neuron learns one class of its side much more than another (at most twice)",
-            AVERAGING,
+            f"control of {AVERAGING}",
             "2-class: least over largest lambda of a neuron's own side in percent, least over neurons",
             find_least_share(own_side).groupby("seed").min(),
             threshold=50.0,
+            control=True,
         ),
         Claim(
             "Told two classes, neurons learn little of the other side's classes (at most a tenth)",
-            AVERAGING,
+            f"control of {AVERAGING}",
             "2-class: a tenth of the least lambda D of the own side minus the largest of the other side",
             own_side.groupby("seed").min() / 10 - coefficients(TWO_CLASSES, [OTHER_SIDE]).groupby("seed").max(),
+            control=True,
         ),
         Claim(
             "Told all classes, neurons learn little of other classes (at most a tenth)",
-            DECOUPLING,
+            f"control of {DECOUPLING}",
             "k-class: a tenth of the least lambda D of the own class minus the largest |lambda D| of another one",
             coefficients(K_CLASSES, [OWN_CLASS]).groupby("seed").min() / 10
             - coefficients(K_CLASSES, [OWN_SIDE, OTHER_SIDE]).abs().groupby("seed").max(),
+            control=True,
         ),
     ]
 

@@ -8,12 +8,12 @@ Network of two classes, second layer fixed, logistic loss:
 
     f(x) = 1/m sum over r of ReLU(<w_(1,r), x> + b_(1,r)) - 1/m sum over r of ReLU(<w_(-1,r), x> + b_(-1,r)).
 
-Theorem (Feature Averaging): trained by gradient descent from a small initialisation, w_(s,r) is its initial value plus
-the sum of lambda_(s,r,j) mu_j plus noise terms. For all clusters j of the side s lambda_(s,r,j) is at least Omega(1)
-and of the same order; for clusters of the other side it is at most o(1). The accuracy is 1 - o(1). The sides may
-be unequal: |J_+| / |J_-| lies between 1/c and c. What a neuron learns adds lambda |mu_j|^2 = lambda d to its response
-to mu_j. The loss is small once responses are of the order of 1, so lambda itself is of the order of 1/d. Here the
-theorem's orders are those of lambda d.
+Theorem (Feature Averaging): trained by gradient descent, w_(s,r) is its initial value plus the sum of
+lambda_(s,r,j) mu_j plus noise terms. For all clusters j of the side s lambda_(s,r,j) is at least Omega(1) and of the
+same order; for clusters of the other side it is at most o(1). The accuracy is 1 - o(1). The sides may be unequal:
+|J_+| / |J_-| lies between 1/c and c. What a neuron learns adds lambda |mu_j|^2 = lambda d to its response to mu_j. The
+loss is small once responses are of the order of 1, so lambda itself is of the order of 1/d. Here the theorem's orders
+are those of lambda d.
 Theorem (Feature Decoupling): if the network is trained with cross-entropy on the k clusters as classes, f_j has
 lambda_(j,j) = Omega(1) and lambda_(j,i) = o(1) for i != j.
 

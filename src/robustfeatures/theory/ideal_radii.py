@@ -1,9 +1,10 @@
 """The least L2 perturbation of a cluster centre that makes an ideal network err (feature-averaging-2025).
 
 Theorem: with averaged features, w_s proportional to the sum of mu_j over J_s, a network has nearly no robust accuracy
-at L2 radii of the order of sqrt(d/k). f_robust and decoupled features withstand radii of the order of sqrt(d). Clusters
-and sides are those of `feature_averaging`. The least perturbations of x = mu_i, without noise, are the following. Each
-is the minimum of a quadratic over the linear pieces of the network. The side of mu_i has k - k' clusters, the other k'.
+at L2 radii of the order of sqrt(d/k). f_robust withstands radii of the order of sqrt(d). The slides call decoupled
+features more robust than averaged ones, and print no order. Clusters and sides are those of `feature_averaging`. The
+least perturbations of x = mu_i, without noise, are the following. Each is the minimum of a quadratic over the linear
+pieces of the network. The side of mu_i has k - k' clusters, the other k'.
 
     averaged features                         sqrt(d / k)
     decoupled, k classes                      sqrt(d / 2), half the distance of two centres: the upper limit
@@ -14,8 +15,8 @@ f_robust is the sum over J_+ of ReLU(<mu_j, x> + b) minus the sum over J_-. The 
 between <mu_i, mu_i> = d and <mu_j, mu_i> = 0. At the radius above f_robust is 0, which counts as an error. It takes the
 wrong sign only at sqrt(d / 2).
 
-The third line differs from the theorem. A perturbation can raise all k' logits of the other side by b d each and lower
-the own logit by a d. The sign changes at a + b k' = 1, and the squared norm d (a^2 + b^2 k') is least for a = b. With
+The third line is not of the order of sqrt(d). A perturbation can raise all k' logits of the other side by b d each and
+lower the own logit by a d. The sign changes at a + b k' = 1, and the squared norm d (a^2 + b^2 k') is least for a = b. With
 equal sides, k' = k/2, the summed logits of a decoupled network without biases are at most sqrt(2) times as robust as
 averaged features, for every k. Only biases (f_robust) or the largest logit profit from decoupling.
 """
