@@ -16,9 +16,9 @@ between <mu_i, mu_i> = d and <mu_j, mu_i> = 0. At the radius above f_robust is 0
 wrong sign only at sqrt(d / 2).
 
 The third line is not of the order of sqrt(d). A perturbation can raise all k' logits of the other side by b d each and
-lower the own logit by a d. The sign changes at a + b k' = 1, and the squared norm d (a^2 + b^2 k') is least for a = b. With
-equal sides, k' = k/2, the summed logits of a decoupled network without biases are at most sqrt(2) times as robust as
-averaged features, for every k. Only biases (f_robust) or the largest logit profit from decoupling.
+lower the own logit by a d. The sign changes at a + b k' = 1, and the squared norm d (a^2 + b^2 k') is least for a = b.
+With equal sides, k' = k/2, the summed logits of a decoupled network without biases are at most sqrt(2) times as robust
+as averaged features, for every k. Only biases (f_robust) or the largest logit profit from decoupling.
 """
 
 from __future__ import annotations
