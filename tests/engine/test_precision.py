@@ -1,4 +1,4 @@
-"""The log warns when a device emulates a precision; grey images get the requested layout."""
+"""The log warns when a device emulates a precision."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from robustfeatures.engine import precision
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
-from robustfeatures.engine.precision import convert_layout, has_bfloat16, warn_if_emulated
+from robustfeatures.engine.precision import has_bfloat16, warn_if_emulated
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.training.loop import train
-from robustfeatures.training.settings import Augmentation, Training
+from robustfeatures.training.settings import Training
 
 CPU = torch.device("cpu")
 
@@ -88,36 +87,3 @@ def test_float32_stays_float32_inside_another_autocast(device: torch.device) -> 
         inside = frozen_network.representation(images)
     assert inside.dtype == torch.float32
     assert torch.equal(inside, frozen_network.representation(images))
-
-
-def crop(images: Tensor) -> Tensor:
-    """Grey images as after cropping: contiguous in both layouts, with the strides of channels-last."""
-    found = images.squeeze(1).unsqueeze(3).permute(0, 3, 1, 2)
-    assert found.stride() != images.contiguous(memory_format=torch.contiguous_format).stride()
-    return found
-
-
-@pytest.mark.parametrize("given", [lambda images: images, crop])
-def test_grey_images_in_the_plain_layout_are_convolved_there(given: Callable[[Tensor], Tensor]) -> None:
-    images = given(torch.rand(2, 1, 6, 6))
-    convolution = nn.Conv2d(1, 4, 3).requires_grad_(False)
-    found = convolution(convert_layout(images, torch.contiguous_format))
-    assert found.stride() == (64, 16, 4, 1)
-    torch.testing.assert_close(found, convolution(images))
-
-
-def test_a_narrow_resnet_is_trained_on_cropped_grey_images_in_the_plain_layout() -> None:
-    """oneDNN's gradient of its strided convolutions writes out of bounds in channels-last."""
-    network = create("resnet18", num_classes=2, image_shape=(1, 8, 8), width=4)
-    seen: list[bool] = []
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d) and module.stride != (1, 1):
-            module.register_forward_pre_hook(
-                lambda _, inputs: seen.append(inputs[0].is_contiguous(memory_format=torch.contiguous_format))
-            )
-    settings = Training(
-        epochs=1, batch_size=4, learning_rate=0.01, augmentation=Augmentation(crop_padding=1), schedule="constant"
-    )
-    train(network, InMemory(torch.rand(8, 1, 8, 8)), torch.arange(8) % 2, settings, seed=0)
-    assert seen == [True] * len(seen)
-    assert seen

@@ -19,5 +19,6 @@ from tests.engine.test_frozen_network import (
     test_refresh_follows_a_training_and_touches_nothing_else,
     test_refresh_follows_what_took_the_place_of_something_else,
 )
+from tests.engine.test_layout import test_gradients_through_an_average_over_the_border
 from tests.engine.test_precision import test_float32_stays_float32_inside_another_autocast
 from tests.training.test_loop import test_the_layout_changes_nothing

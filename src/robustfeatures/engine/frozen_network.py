@@ -12,7 +12,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from robustfeatures.engine.compilation import compile_module
 from robustfeatures.engine.cuda_graphs import CudaGraphs
-from robustfeatures.engine.precision import autocast, convert_layout, warn_if_emulated
+from robustfeatures.engine.layout import Tracer, choose_attack_layout, convert_layout
+from robustfeatures.engine.precision import autocast, warn_if_emulated
 
 if TYPE_CHECKING:
     from robustfeatures.engine.settings import Precision
@@ -40,7 +41,8 @@ class FrozenNetwork(nn.Module):
             for module in self.network.features.modules():
                 if isinstance(module, (nn.Conv2d, nn.Linear)):
                     module.to(torch.bfloat16)
-        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        self.layout = choose_attack_layout(self.network.features, network.mean.device)
+        self.network.to(memory_format=self.layout)  # type: ignore[call-overload]  # torch's stub lacks it
         self._compiled = compile_module(self.network.features) if compile else None
         # Of the steps that attacks take; the weights below stay where they are in memory.
         self.graphs = CudaGraphs()
@@ -77,7 +79,7 @@ class FrozenNetwork(nn.Module):
     def representation(self, images: Tensor) -> Tensor:
         """g(x), float32 (N, D), of images (N, C, H, W) in [0, 1]."""
         with autocast(images.device, self.precision):
-            normalised = self.network.normalise(convert_layout(images, torch.channels_last))
+            normalised = self.network.normalise(convert_layout(images, self.layout))
             representation: Tensor = (self._compiled or self.network.features)(normalised)
         return representation.float()
 
@@ -94,12 +96,6 @@ class ConvBatchNorm(NamedTuple):
     convolution: str
     batch_norm: str
     eps: float
-
-
-class Tracer(fx.Tracer):
-    """Traces what a forward pass computes from a buffer, in place of its value, so that `refresh` reaches it."""
-
-    proxy_buffer_attributes = True
 
 
 def remove_batch_norms(features: nn.Module) -> tuple[fx.GraphModule, list[ConvBatchNorm]]:

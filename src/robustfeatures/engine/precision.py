@@ -1,4 +1,4 @@
-"""The memory layout and the precision of convolutions."""
+"""The precision of convolutions and matrix products."""
 
 from __future__ import annotations
 
@@ -8,40 +8,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from robustfeatures.engine.settings import Precision
 
 log = logging.getLogger(__name__)
 
-# Channels in a block of oneDNN: 16 with AVX-512, 8 on older processors.
-ONEDNN_BLOCK = 16
 # The processor features, on x86 or Arm, that make bfloat16 products faster than float32.
 BFLOAT16_UNITS = ("avx512_bf16", "amx_bf16", "bf16")
-
-
-def choose_layout(network: nn.Module, device: torch.device) -> torch.memory_format:
-    """The memory layout for training a network.
-
-    oneDNN 3.12 on a CPU has a bug in the channels-last layout: the weight gradient of a strided 1x1 convolution writes
-    out of bounds if there are fewer input channels than a block has (uxlfoundation/oneDNN, issue 6035).
-    """
-    narrow = any(
-        isinstance(module, nn.Conv2d) and module.stride != (1, 1) and module.in_channels < ONEDNN_BLOCK
-        for module in network.modules()
-    )
-    return torch.contiguous_format if device.type == "cpu" and narrow else torch.channels_last
-
-
-def convert_layout(images: Tensor, layout: torch.memory_format) -> Tensor:
-    """The images (N, C, H, W) in this memory layout."""
-    images = images.contiguous(memory_format=layout)
-    if images.shape[1] == 1 and layout == torch.contiguous_format:
-        # With one channel both layouts have the same bytes, so the line above changes nothing. But convolutions go by
-        # the strides, and these may still be those of the other layout.
-        images = images.squeeze(1).unsqueeze(1)
-    return images
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:

@@ -38,7 +38,9 @@ def _strided_conv(channels: int, filters: int) -> nn.Sequential:
 
 
 def _pool_conv(channels: int, filters: int) -> nn.Sequential:
-    return nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), _conv(channels, filters, 1))
+    # The same as AvgPool2d with padding=1, whose gradient may be wrong on a GPU (`engine/layout.py`).
+    pool = nn.Sequential(nn.ZeroPad2d(1), nn.AvgPool2d(3, stride=1))
+    return nn.Sequential(pool, _conv(channels, filters, 1))
 
 
 def _inception_a(channels: int, pooled: int, unit: int) -> Branches:

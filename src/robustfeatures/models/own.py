@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from robustfeatures.engine.eval_mode import freeze
-from robustfeatures.engine.frozen_network import FrozenNetwork, Tracer
+from robustfeatures.engine.frozen_network import FrozenNetwork
+from robustfeatures.engine.layout import Tracer
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network, is_composed
 from robustfeatures.models.own_files import OwnFactory, find_file, parse_own

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from robustfeatures.engine.batch_size import fit_batch_size
 from robustfeatures.engine.eval_mode import freeze
-from robustfeatures.engine.precision import autocast, convert_layout
+from robustfeatures.engine.layout import convert_layout
+from robustfeatures.engine.precision import autocast
 
 if TYPE_CHECKING:
     from robustfeatures.engine.batches import Batches

@@ -17,7 +17,7 @@ from torch import distributed as dist
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-from robustfeatures.engine.precision import choose_layout
+from robustfeatures.engine.layout import choose_layout
 from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.errors import UserError
 from robustfeatures.training import loop

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from robustfeatures.engine.compilation import compile_module
-from robustfeatures.engine.precision import autocast, choose_layout, convert_layout, warn_if_emulated
+from robustfeatures.engine.layout import choose_layout, convert_layout
+from robustfeatures.engine.precision import autocast, warn_if_emulated
 from robustfeatures.engine.randomness import derive_seed
 from robustfeatures.errors import UserError
 from robustfeatures.training.augmentation import Augmenter

@@ -179,18 +179,6 @@ def test_only_a_run_that_needs_a_gpu_is_told_that_torch_finds_none(tmp_path: Pat
     replace(refused, most_gpus=0).check_gpus()
 
 
-@pytest.mark.usefixtures("two_gpus")
-def test_who_trains_inception_on_a_gpu_is_told_of_its_gradients(tmp_path: Path) -> None:
-    (tmp_path / "smoke.yaml").write_text(
-        (STUDIES / "smoke.yaml").read_text().replace("{name: small-cnn, width: 16}", "{name: inception-v3, width: 12}")
-    )
-    (line,) = planned(tmp_path, works, studies=tmp_path, device="cuda", gpus_per_job=1).lines
-    assert line.startswith("inception-v3: attacks on it may take wrong gradients on a GPU")
-    # Other networks, and processors.
-    assert planned(tmp_path, works, device="cuda", gpus_per_job=1).lines == ()
-    assert planned(tmp_path, studies=tmp_path, device="cuda", gpus_per_job=0).lines == ()
-
-
 @pytest.mark.parametrize("limit", [(), ("--resources", "gpu=1")])
 def test_a_run_on_gpus_begins_and_ends(
     workspace: Workspace, tmp_path: Path, two_gpus: None, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, ...]

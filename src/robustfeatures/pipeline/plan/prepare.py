@@ -31,10 +31,6 @@ from robustfeatures.pipeline.store.references import (
 )
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
-from robustfeatures.training.settings import Model
-
-# In the tests for GPUs, attacks on this network took a wrong gradient on an H200 (docs/cluster.md).
-DOUBTFUL_ON_GPUS = "inception-v3"
 
 
 @dataclass(frozen=True)
@@ -91,18 +87,7 @@ def plan_run(
     if devices.warning and missing:
         lines.append(devices.warning)
     most = max((task.gpu for task in missing), default=0)
-    if most and DOUBTFUL_ON_GPUS in _architectures(plan):
-        lines.append(
-            f"{DOUBTFUL_ON_GPUS}: attacks on it may take wrong gradients on a GPU, so that it looks too robust "
-            "(docs/cluster.md); leave it out, or set gpus_per_job: 0"
-        )
     return RunPlan(plan, tuple(tasks), devices, tuple(lines), most)
-
-
-def _architectures(plan: Plan) -> set[str]:
-    """The names of the networks that the study trains."""
-    parameters = (recipe.parameters for recipe in plan.recipes.values())
-    return {each.architecture.name for each in parameters if isinstance(each, Model)}
 
 
 def prepare(
