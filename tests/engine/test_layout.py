@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.engine.layout import choose_attack_layout, choose_layout, convert_layout
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
+from robustfeatures.training.distributed import synchronised_batch_norms
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Augmentation, Training
 from tests.engine.test_frozen_network import SMALL, lived_in
@@ -51,6 +53,21 @@ def test_averages_over_the_border_are_taken_in_the_plain_layout_on_a_gpu(network
         expected = torch.contiguous_format if pads else torch.channels_last
         assert choose(network, torch.device("cuda")) is expected
         assert choose(network, torch.device("cpu")) is torch.channels_last
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_a_network_of_several_gpus_has_the_layout_of_one(padding: int) -> None:
+    network = nn.Sequential(nn.BatchNorm2d(3), Average(3, stride=1, padding=padding))
+    devices = torch.device("cpu"), torch.device("cuda")
+    expected = [choose_layout(network, device) for device in devices]
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        with synchronised_batch_norms(network):
+            parallel = DistributedDataParallel(network)
+            assert [choose_layout(parallel, device) for device in devices] == expected
+    finally:
+        distributed.destroy_process_group()
+    assert expected[1] is (torch.contiguous_format if padding else torch.channels_last)
 
 
 @pytest.mark.parametrize("architecture", SMALL)

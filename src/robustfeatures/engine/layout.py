@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 
 # Channels in a block of oneDNN: 16 with AVX-512, 8 on older processors.
 ONEDNN_BLOCK = 16
@@ -28,7 +29,8 @@ def choose_layout(network: nn.Module, device: torch.device) -> torch.memory_form
     )
     if device.type == "cpu" and narrow:
         return torch.contiguous_format
-    return choose_attack_layout(network, device)
+    # torch.fx cannot look into this wrapper of a training on several GPUs.
+    return choose_attack_layout(network.module if isinstance(network, DistributedDataParallel) else network, device)
 
 
 def choose_attack_layout(network: nn.Module, device: torch.device) -> torch.memory_format:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt, Len, Lt, MinLen
 
-from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
+from robustfeatures.engine.settings import NonNegativeFloat, PositiveFloat, PositiveInt, Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import summarise_seeds
@@ -48,7 +48,7 @@ class Settings(Strict):
     """The mean in the plane of Figure 4."""
     plane_variances: Annotated[tuple[PositiveFloat, ...], Len(2, 2)] = (6.0, 0.2)
     """The variances in the plane of Figure 4."""
-    plane_eps: Annotated[tuple[Annotated[float, Ge(0)], ...], MinLen(1), Distinct] = (0.0, 0.5, 1.5, 4.0)
+    plane_eps: Annotated[tuple[NonNegativeFloat, ...], MinLen(1), Distinct] = (0.0, 0.5, 1.5, 4.0)
     """The radii in the plane of Figure 4."""
     examples: PositiveInt = 1000
     """The number of examples for Theorem 2 and Figure 4."""

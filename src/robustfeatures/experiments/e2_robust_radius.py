@@ -35,7 +35,6 @@ LEAST = "least perturbation"
 TRAINED, ACCURATE, ALL = "trained biases", "biases with perfect accuracy", "all biases"
 SOURCE = "feature-averaging-2025, Theorem (Averaged Features are Non-robust Features)"
 DECOUPLED = "feature-averaging-2025, Theorem (Feature-Decoupled Solutions)"
-
 ROBUST_SOLUTION = "feature-averaging-2025, There Exists the Robust Solution"
 
 # Network, its name in a sentence, its read-out if it has several, and the source.

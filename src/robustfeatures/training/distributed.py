@@ -176,6 +176,9 @@ class SynchronisedBatchNorm(_BatchNorm):
     cover it.
     """
 
+    # torch.fx takes the layers of torch.nn as they are.
+    __module__ = "torch.nn.synchronised"
+
     def forward(self, images: Tensor) -> Tensor:
         """Normalise values (n, C, ...) of this share."""
         if not self.training:
