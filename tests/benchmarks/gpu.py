@@ -217,8 +217,8 @@ def build_smoke(device: str) -> tuple[float, dict[str, bytes], Counter[str]]:
     with tempfile.TemporaryDirectory() as folder:
         workspace = workspace_in(Path(folder) / "work")
         workspace.edit("config.yaml", "study: digits", "study: smoke")
-        # Its jobs are small: with `auto` they would use processors. On a GPU most of their time is the start of CUDA, so
-        # eight share it.
+        # Its jobs are small: with `auto` they would use processors. On a GPU most of their time is the start of CUDA,
+        # so eight share it.
         cores, gpus = (8, 1) if device == "cuda" else (2, 0)
         config = (f"device={device}", f"gpus_per_job={gpus}", "jobs_per_gpu=8", "rows_per_job=30")
         began = time.monotonic()
