@@ -53,7 +53,10 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
             ]
             if settings.search is None:
                 continue
-            for need in search_needs(pieces, settings.search, DERIVED_SETS, seed, architecture=architecture):
+            searched = search_needs(
+                pieces, settings.search, DERIVED_SETS, seed, experiment="A11", architecture=architecture
+            )
+            for need in searched:
                 found += [need, replace(need, recipe=pieces.evaluation(need.recipe, eps=radii))]
     return found
 

@@ -42,7 +42,7 @@ def needs(pieces: Pieces, settings: Settings) -> list[Need]:
         found.append(Need("D", seed, standard))
         found += [evaluate_on(pieces, name, seed) for name in DERIVED_SETS]
         if settings.search is not None:
-            found += search_needs(pieces, settings.search, DERIVED_SETS, seed)
+            found += search_needs(pieces, settings.search, DERIVED_SETS, seed, experiment="A2")
     return found
 
 

@@ -309,6 +309,16 @@ def test_a_store_is_no_remote_and_a_remote_no_store(
     assert pull_from(str(folder), Store(tmp_path / "fresh"))[1] == []
 
 
+def test_a_remote_has_a_folder_of_its_own(store: Store, address: str) -> None:
+    place = Remote.open(address)
+    place.write("photos/cat.png", b"cat")
+    with pytest.raises(UserError, match=f"^{address}: no remote, because it holds 'photos'; give the remote a folder"):
+        push_all(store, address)
+    assert (place.sizes("").keys(), place.read("photos/cat.png")) == ({"photos"}, b"cat")
+    assert sorted(push_all(store, f"{address}/own").moved) == [*KEYS]
+    assert sorted(push_all(store, f"{address}/own").there) == [*KEYS]
+
+
 def test_a_store_is_not_pushed_into_itself(store: Store, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(store.root)
     for address in (f"file://{store.root}", str(tmp_path / "link")):

@@ -37,7 +37,7 @@ class Search(Strict):
     sets: Annotated[tuple[Name, ...], MinLen(1), Distinct] | None = None
     """The derived sets that the grid is searched for; by default all of the experiment."""
 
-    def select_sets(self, derived_sets: Sequence[str]) -> Sequence[str]:
+    def select_sets(self, derived_sets: Sequence[str], experiment: str) -> Sequence[str]:
         """The sets of an experiment that are searched.
 
         Raises:
@@ -45,7 +45,8 @@ class Search(Strict):
         """
         missing = [name for name in self.sets or () if name not in derived_sets]
         if missing:
-            raise UserError(f"search.sets: {missing[0]!r} is none of {', '.join(derived_sets)}")
+            known = ", ".join(derived_sets)
+            raise UserError(f"experiments.{experiment}.search.sets: {missing[0]!r} is none of {known}")
         return self.sets or derived_sets
 
     @property
@@ -64,9 +65,15 @@ class Search(Strict):
 
 
 def search_needs(
-    pieces: Pieces, search: Search, derived_sets: Sequence[str], seed: int, *, architecture: str | None = None
+    pieces: Pieces,
+    search: Search,
+    derived_sets: Sequence[str],
+    seed: int,
+    *,
+    experiment: str,
+    architecture: str | None = None,
 ) -> list[Need]:
-    """One network per cell of the grid and set, trained on the sets that are searched.
+    """One network per cell of the grid and set, trained on those of an experiment's sets that are searched.
 
     The needs have the column `cell` and, if it is given, `architecture`, the study's name of another network.
 
@@ -77,7 +84,7 @@ def search_needs(
     splits: tuple[Split, ...] | None = ("train", "validation") if search.chosen_on == "derived" else None
     columns = {} if architecture is None else {"architecture": architecture}
     found = []
-    for name in search.select_sets(derived_sets):
+    for name in search.select_sets(derived_sets, experiment):
         examples = pieces.derived(name, seed, data=search.data, splits=splits)
         for cell in pieces.grid(search.grid):
             parts = (original.label, architecture, f"on-{name}", cell.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,12 +31,7 @@ def open_store(root: Path, *, expected: int) -> None:
     """
     if not (root / FILE).exists():
         payloads = any(KEY.fullmatch(path.parent.name) for path in root.glob("*/manifest.json"))
-        # A file system may begin with hidden files and with lost+found.
-        others = (
-            [] if payloads else [path.name for path in root.glob("*") if not path.name.startswith((".", "lost+found"))]
-        )
-        if others:
-            raise UserError(f"{root}: no store, because it holds {min(others)!r}; give the store a folder of its own")
+        check_own_folder("store", str(root), [path.name for path in root.glob("*")])
         if expected and not payloads:
             raise UserError(
                 f"{root}: there is no store here, but {expected} references point into it; mount its file system, or "
@@ -82,6 +77,20 @@ def check_format(root: Path) -> None:
 def make_marker(kind: Kind) -> dict[str, Any]:
     """The content of the file that marks a store or a remote."""
     return {"format": FORMAT, "kind": kind}
+
+
+def check_own_folder(kind: Kind, place: str, names: Collection[str]) -> None:
+    """Check that a place without a mark, which holds these names, has payloads or is empty.
+
+    Raises:
+        UserError: it holds something else.
+    """
+    if any(map(KEY.fullmatch, names)):
+        return
+    # A file system may begin with hidden files and with lost+found.
+    others = [name for name in names if not name.startswith((".", "lost+found"))]
+    if others:
+        raise UserError(f"{place}: no {kind}, because it holds {min(others)!r}; give the {kind} a folder of its own")
 
 
 def check_kind(marker: Mapping[str, Any], kind: Kind, place: str, is_other: Callable[[], bool]) -> None:

@@ -23,7 +23,7 @@ from robustfeatures.files import encode_json
 from robustfeatures.pipeline.plan.canonical import KEY
 from robustfeatures.pipeline.store.acceptances import FOLDER as ACCEPTANCES
 from robustfeatures.pipeline.store.format import FILE as FORMAT_FILE
-from robustfeatures.pipeline.store.format import FORMAT, OBJECT, check_kind, make_marker
+from robustfeatures.pipeline.store.format import FORMAT, OBJECT, check_kind, check_own_folder, make_marker
 from robustfeatures.pipeline.store.sealed import MANIFEST, parse_sealed
 
 if TYPE_CHECKING:
@@ -121,10 +121,11 @@ class Remote:
         """Make this place a remote, unless it is one.
 
         Raises:
-            UserError: as `check`, or it may not be written.
+            UserError: as `check`, it holds something else, or it may not be written.
         """
         if self.read(FORMAT_FILE) is None:
             check_kind({}, "remote", self.address, self._is_used_as_store)
+            check_own_folder("remote", self.address, self.sizes("").keys() - {PurePosixPath(self.root).name})
             self.write(FORMAT_FILE, encode_json(make_marker("remote")))
         self.check()
 
