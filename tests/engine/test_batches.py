@@ -206,6 +206,7 @@ print(size, cap, total)
 """
 
 
+@pytest.mark.slow
 def test_a_set_larger_than_the_memory_it_may_take(tmp_path: Path) -> None:
     """Writing, hashing and shuffled reading of 1292 MiB, with little more than a quarter of that allowed."""
     done = subprocess.run(

@@ -106,6 +106,7 @@ def test_a_killed_and_stopped_training_goes_on_bit_for_bit(workspace: Workspace)
     assert log.count("the training resumes from its checkpoint") == 2
 
 
+@pytest.mark.slow
 def test_snakemake_makes_it(workspace: Workspace) -> None:
     """Its job has a core for each process; the record says how long the training took."""
     reference = plan(workspace, epochs=1)
