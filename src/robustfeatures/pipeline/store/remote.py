@@ -125,6 +125,7 @@ class Remote:
         """
         if self.read(FORMAT_FILE) is None:
             check_kind({}, "remote", self.address, self._is_used_as_store)
+            # A bucket may list an empty folder as its own content.
             check_own_folder("remote", self.address, self.sizes("").keys() - {PurePosixPath(self.root).name})
             self.write(FORMAT_FILE, encode_json(make_marker("remote")))
         self.check()
