@@ -60,7 +60,8 @@ def test_the_grid_of_the_appendix_is_planned_and_chosen_on_validation_data() -> 
     fewer = a2.needs(pieces, a2.Settings(search=replace(search, sets=("D_det", "D_rand"))))
     assert {need.row for need in fewer if "cell" in need.columns} == {"D_det", "D_rand"}
     assert [need for need in fewer if "cell" not in need.columns] == a2.needs(pieces, a2.Settings())
-    with pytest.raises(UserError, match=r"^experiments\.A2\.search\.sets: 'D_R-images' is none of D_rand, "):
+    known = "D_rand, D_det, D_rand-robust"
+    with pytest.raises(UserError, match=rf"^experiments\.A2\.search\.sets: 'D_R-images' is none of {known}"):
         a2.needs(pieces, a2.Settings(search=replace(search, sets=("D_rand", "D_R-images"))))
 
 

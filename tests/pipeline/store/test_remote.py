@@ -312,9 +312,10 @@ def test_a_store_is_no_remote_and_a_remote_no_store(
 def test_a_remote_has_a_folder_of_its_own(store: Store, address: str) -> None:
     place = Remote.open(address)
     place.write("photos/cat.png", b"cat")
+    place.write(f"{KEYS[0]}/manifest.json", b"{}")
     with pytest.raises(UserError, match=f"^{address}: no remote, because it holds 'photos'; give the remote a folder"):
         push_all(store, address)
-    assert (place.sizes("").keys(), place.read("photos/cat.png")) == ({"photos"}, b"cat")
+    assert (place.sizes("").keys(), place.read("photos/cat.png")) == ({"photos", KEYS[0]}, b"cat")
     assert sorted(push_all(store, f"{address}/own").moved) == [*KEYS]
     assert sorted(push_all(store, f"{address}/own").there) == [*KEYS]
 

@@ -31,7 +31,8 @@ def open_store(root: Path, *, expected: int) -> None:
     """
     if not (root / FILE).exists():
         payloads = any(KEY.fullmatch(path.parent.name) for path in root.glob("*/manifest.json"))
-        check_own_folder("store", str(root), [path.name for path in root.glob("*")])
+        if not payloads:
+            check_own_folder("store", str(root), [path.name for path in root.glob("*")])
         if expected and not payloads:
             raise UserError(
                 f"{root}: there is no store here, but {expected} references point into it; mount its file system, or "
@@ -80,13 +81,11 @@ def make_marker(kind: Kind) -> dict[str, Any]:
 
 
 def check_own_folder(kind: Kind, place: str, names: Collection[str]) -> None:
-    """Check that a place without a mark, which holds these names, has payloads or is empty.
+    """Check that a place without a mark, which holds these names beside payloads, holds nothing else.
 
     Raises:
-        UserError: it holds something else.
+        UserError: it does.
     """
-    if any(map(KEY.fullmatch, names)):
-        return
     # A file system may begin with hidden files and with lost+found.
     others = [name for name in names if not name.startswith((".", "lost+found"))]
     if others:

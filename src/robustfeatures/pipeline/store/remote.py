@@ -125,8 +125,10 @@ class Remote:
         """
         if self.read(FORMAT_FILE) is None:
             check_kind({}, "remote", self.address, self._is_used_as_store)
-            # A bucket may list an empty folder as its own content.
-            check_own_folder("remote", self.address, self.sizes("").keys() - {PurePosixPath(self.root).name})
+            # A bucket may list an empty folder as its own content. Another push may have begun at the same time.
+            own = PurePosixPath(self.root).name
+            names = [name for name in self.sizes("") if name != own and not KEY.fullmatch(name)]
+            check_own_folder("remote", self.address, names)
             self.write(FORMAT_FILE, encode_json(make_marker("remote")))
         self.check()
 
