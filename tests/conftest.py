@@ -22,13 +22,18 @@ from robustfeatures.data.settings import Data
 from robustfeatures.engine.batches import InMemory
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
+from robustfeatures.pipeline.plan.prepare import plan_run
 from robustfeatures.pipeline.run.memory import keep_freed_memory
+from robustfeatures.pipeline.store.references import Artifacts
+from robustfeatures.pipeline.store.store import Store
+from robustfeatures.pipeline.study.config import read_config
+from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Training
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
-# Their tests take longest, so they begin first.
+# After those with the marker `slow`, their tests take longest. What takes long begins first.
 LONGEST = tuple(REPOSITORY / "tests" / name for name in ("slurm", "faults", "workflow", "documentation"))
 
 # As in a job.
@@ -42,7 +47,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not any(item.path.is_relative_to(folder) for folder in LONGEST))
+    def is_short(item: pytest.Item) -> tuple[bool, bool]:
+        long = any(item.path.is_relative_to(folder) for folder in LONGEST)
+        return item.get_closest_marker("slow") is None, not long
+
+    items.sort(key=is_short)
 
 
 @pytest.fixture(scope="session")
@@ -121,6 +130,16 @@ class Workspace:
         """`robustfeatures` with the code of this copy."""
         environment = {"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin", **self.environment}
         return self._run("robustfeatures", *arguments, environment=environment)
+
+    def plan(self) -> None:
+        """Write down the plan of the configured study for its jobs, as `snakemake -n` does, in this process.
+
+        The code of the copy must be that of the repository.
+        """
+        config = read_config(read_yaml(self.folder / "config.yaml"))
+        artifacts = Artifacts(self.folder / "results" / "artifacts")
+        store = Store(self.folder / config.store)
+        plan_run(config, self.folder / "workflow" / "studies", artifacts, store, is_local=True, uses_conda=False)
 
     def build(self) -> None:
         """Make every payload of the configured study with the code of this copy, in one process and without Snakemake.

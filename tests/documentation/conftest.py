@@ -73,6 +73,7 @@ def reader(smoke: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Reader
     write_images(folder / "photos")
     torch.save(create("resnet18", num_classes=10, image_shape=(3, 32, 32)).state_dict(), folder / WEIGHTS)
     found = Reader(folder)
+    there.build()
     found.type("snakemake --cores all")
     return found
 

@@ -16,6 +16,7 @@ from tests.documentation.conftest import Reader
 from tests.documentation.pages import find_blocks, find_pages, page_id
 
 STUDIES = "workflow/studies"
+README = REPOSITORY / "README.md"
 # tests/test_contributing.py applies the blocks of the guide. Other pages are generated, with parts of tested studies.
 TESTED_ELSEWHERE = tuple(REPOSITORY / name for name in ("CONTRIBUTING.md", "docs/experiments", "docs/reference"))
 
@@ -36,14 +37,14 @@ def apply_files(path: Path, folder: Path) -> str:
     return code
 
 
-@pytest.mark.parametrize("path", find_pages_to_test("python"), ids=page_id)
+@pytest.mark.parametrize("path", [path for path in find_pages_to_test("python") if path != README], ids=page_id)
 def test_python_runs_as_written(path: Path, reader: Reader) -> None:
     code = apply_files(path, reader.folder)
     reader.run(sys.executable, "-c", code)
 
 
-def test_what_the_python_of_the_readme_makes(reader: Reader) -> None:
-    code = apply_files(REPOSITORY / "README.md", reader.folder)
+def test_the_python_of_the_readme_runs_and_makes_what_it_says(reader: Reader) -> None:
+    code = apply_files(README, reader.folder)
     done = reader.run(sys.executable, "-c", f"{code}print(adversarial.shape, alike.shape)")
     table, shapes = done.stdout.splitlines()[:-1], done.stdout.splitlines()[-1]
     assert len(table) == 1 + 1 + 2 * 2

@@ -94,8 +94,8 @@ def _evaluation(recipe: Recipe, random: np.random.Generator) -> Iterator[Row]:
                 correct = int(clean * 0.6**place) - 5 * ran
                 final = eps == 0 or ran == len(names)
                 common = {"metric": "accuracy", "label_shift": shift, "eps": eps, "attack": name, "attacks": ran}
-                classes = 10
-                yield {**common, "final": final, "correct": max(correct, 0), "total": 1000, "classes": classes}
+                counts = {"correct": max(correct, 0), "total": 1000, "classes": 10, "most_frequent": 100}
+                yield {**common, "final": final, **counts}
 
 
 def _model(recipe: Recipe, random: np.random.Generator) -> Iterator[Row]:

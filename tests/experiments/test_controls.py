@@ -35,7 +35,7 @@ def test_x1_takes_chance_from_what_leaks() -> None:
     networks = {("D", 0): 99.0, ("D_rand", 0): 46.0, ("D_det", 0): 40.0}
     # On the permuted labels, which no claim is about.
     networks |= {("D", 1): 1.0, ("D_rand", 1): 6.0, ("D_det", 1): 50.0}
-    evaluations = make_evaluations(networks, ("row", "label_shift"), eps=0.0, classes=10)
+    evaluations = make_evaluations(networks, ("row", "label_shift"), eps=0.0, chance=10.0)
     given = make_results(x1.Settings(), evaluations, measurements=measurements)
     claims = x1.claims(given)
     assert [claim.judge()["value"] for claim in claims] == [20.0, 6.0, -2.0, -9.0, 0.21]
@@ -74,7 +74,7 @@ def test_x2_learns_from_errors_alone(study: Study) -> None:
 
 def test_x2_judges_errors_by_what_they_add_to_chance() -> None:
     """A tenth of ten classes; what a network of errors makes of permuted labels is another question."""
-    rows = make_evaluations({(x2.ERRORS, 0): 49.7, (x2.ERRORS, 1): 90.0}, ("row", "label_shift"), eps=0.0, classes=10)
+    rows = make_evaluations({(x2.ERRORS, 0): 49.7, (x2.ERRORS, 1): 90.0}, ("row", "label_shift"), eps=0.0, chance=10.0)
     (claim,) = x2.claims(make_results(evaluations=rows))
     assert list(claim.values) == pytest.approx([49.7 + jitter(seed) - 10 for seed in SEEDS])
 

@@ -76,7 +76,7 @@ def test_a2_shows_the_cell_that_validation_data_choose() -> None:
         ]
     )
     settings = a2.Settings(search=Search(grid="g"))
-    given = make_results(settings, published_rows("A2", label_shift=0, classes=10), histories)
+    given = make_results(settings, published_rows("A2", label_shift=0, chance=10.0), histories)
     table = a2.table(given).set_index("row")["accuracy"]
     assert table["D_rand"] == 63.3
     assert table["D_rand, best of the grid: b"] == 40

@@ -32,7 +32,7 @@ from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.study import Study, read_study
 from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY
-from tests.experiments.known_rows import SEEDS, jitter, make_evaluations, make_results, published_rows, verdicts
+from tests.experiments.known_rows import DOGS, SEEDS, jitter, make_evaluations, make_results, published_rows, verdicts
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a8_names_what_it_tests_on(study: Study) -> None:
     sets = ("D validation", "D test (as in A2)")
     values = {(row, test_set): 30.0 for row in ("D", *a8.DERIVED_SETS) for test_set in sets}
     values["D_det", sets[1]] = 9.0
-    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, classes=10)
+    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, chance=10.0)
     claims = a8.claims(make_results(settings, rows))
     assert verdicts(claims) == ["held", "contradicted"]
     assert all(claim.control for claim in claims)
@@ -169,7 +169,7 @@ def test_a8_compares_with_the_line_through_models_of_d(study: Study) -> None:
     fresh = {**{row: 1.7 * accuracy - 70 for row, accuracy in on_d.items()}, "D_rand": 55.0, "D_det": 44.0}
     values = {(row, "D test"): accuracy for row, accuracy in used.items()}
     values |= {(row, "CIFAR-10.1"): accuracy for row, accuracy in fresh.items()}
-    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, classes=10)
+    rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, chance=10.0)
     given = make_results(settings, rows)
     claims = a8.claims(given)
     expected = [45.0, 34.0, 55 - (1.7 * 63.3 - 70), 44 - (1.7 * 43.7 - 70)]
@@ -223,14 +223,14 @@ def test_a1_needs_and_judges_the_starts_that_it_is_given(study: Study, start: An
 
 
 def test_claims_hold_on_the_numbers_of_their_paper() -> None:
-    clean = {"label_shift": 0, "classes": 10}
+    clean = {"label_shift": 0, "chance": 10.0}
     assert set(verdicts(a1.claims(make_results(a1.Settings(), published_rows("A1"))))) == {"held"}
     # The same at the radius where the paper has 0.0 three times; only D_R's claims have a difference to find.
     larger = published_rows("A1")
     larger = larger[larger["eps"] != 0.25]
     assert set(verdicts(a1.claims(make_results(a1.Settings(), larger)))) == {"held"}
     assert verdicts(a2.claims(make_results(a2.Settings(), published_rows("A2", **clean)))) == ["held"] * 5
-    imagenet = published_rows("A2", "Restricted ImageNet", label_shift=0, classes=9)
+    imagenet = published_rows("A2", "Restricted ImageNet", label_shift=0, chance=DOGS)
     robust = imagenet[imagenet["row"] != "D"].assign(accuracy=20.0)
     both = pd.concat([imagenet, robust.assign(row=robust["row"] + "-robust")])
     assert verdicts(a2.claims(make_results(a2.Settings(), both)))[:3] == ["held"] * 3
@@ -243,6 +243,17 @@ def test_claims_hold_on_the_numbers_of_their_paper() -> None:
     assert verdicts(a7.claims(make_results(evaluations=relabelled.assign(label_shift=shifts)))) == ["held"] * 2
     fresh = a8.Settings(fresh=a8.Sample(data="CIFAR-10.1"))
     assert verdicts(a8.claims(make_results(fresh, published_rows("A8", **clean)))) == ["held"] * 2
+
+
+def test_a_network_that_always_names_the_most_frequent_class_has_learned_nothing() -> None:
+    """On Restricted ImageNet it is right on 58 of 100 images, far more than one in nine."""
+    rows = published_rows("A2", "Restricted ImageNet", label_shift=0, chance=DOGS)
+    blind = rows.assign(accuracy=rows["accuracy"].where(rows["row"] != "D_det", DOGS))
+    robust = blind[blind["row"] != "D"].assign(row=lambda each: each["row"] + "-robust")
+    rand, det, *_ = a2.claims(make_results(a2.Settings(), pd.concat([blind, robust])))
+    assert min(rand.values) > 29
+    assert list(det.values) == [0.0] * len(SEEDS)
+    assert det.judge()["verdict"] == "undecided"
 
 
 def test_a9_judges_at_the_radius_of_the_figure_and_of_the_training() -> None:

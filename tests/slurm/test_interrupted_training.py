@@ -80,7 +80,7 @@ def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: 
     workspace = on_slurm(tmp_path / "work")
     workspace.edit("workflow/studies/smoke.yaml", "    epochs: 2\n", "    epochs: 500\n")
     undisturbed = Workspace(Path(shutil.copytree(workspace.folder, tmp_path / "undisturbed")))
-    undisturbed.snakemake("-n")
+    undisturbed.plan()
     (plan,) = (undisturbed.folder / "results/artifacts/.plan/model").glob("digits-adversarial-seed0-*.json")
     target = f"results/artifacts/model/{plan.name}"
     process = start(workspace, cluster, target)

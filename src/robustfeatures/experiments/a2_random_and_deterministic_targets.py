@@ -13,7 +13,7 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_search import TEST, Search, search_needs, select_best_cells
-from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
+from robustfeatures.experiments.shared.summaries import above_chance, add_published, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def claims(results: Results) -> list[Claim]:
             "Standard training on relabelled adversarial examples generalises to the original test set",
             source,
             f"clean accuracy: {name} minus chance",
-            accuracy[name] - results.chance,
+            above_chance(results.clean, row=name),
             setting=name,
         )
         for name in ("D_rand", "D_det")

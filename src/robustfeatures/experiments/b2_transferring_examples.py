@@ -109,8 +109,9 @@ def claims(results: Results) -> list[Claim]:
     """The claims of Section 3 on the chosen cells.
 
     Robust features push the accuracy on D below chance, because no label of D_det is true. A network without non-robust
-    features gives the true class as often as any other class that is not t(y). So it is right on D in
-    (100 - accuracy on D_shift) / (C - 1) percent. With two classes there is no other class, and nothing to test.
+    features gives the true class as often as any other class that is not t(y). With classes of equal size it is then
+    right on D in (100 - accuracy on D_shift) / (C - 1) percent. With two classes there is no other class, and nothing
+    to test.
     """
     rows = _mark_chosen(results)
     rows = rows[rows["chosen"] == "yes"]

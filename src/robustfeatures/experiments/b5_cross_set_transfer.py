@@ -12,7 +12,7 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
+from robustfeatures.experiments.shared.summaries import above_chance, add_published, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def claims(results: Results) -> list[Claim]:
             "The non-robust features of one data set generalise to another",
             SECTION,
             f"accuracy on {target} after training on the D_det of {source}, minus chance",
-            select_by_seed(results.evaluations, row=f"{source}, D_det", tested_on=target) - results.chance,
+            above_chance(results.evaluations, row=f"{source}, D_det", tested_on=target),
             setting=f"{source} to {target}{weaker}",
         )
         for source, target in ((first, second), (second, first))

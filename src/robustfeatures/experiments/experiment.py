@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 
@@ -41,8 +40,8 @@ class Need:
 class Results:
     """The measured rows of an experiment's needs, and its settings.
 
-    evaluations: columns row, seed, metric, label_shift, eps, accuracy (percent): the share of images that
-        withstand all attacks.
+    evaluations: columns row, seed, metric, label_shift, eps, classes; accuracy (percent): the share of images that
+        withstand all attacks; chance (percent): the share of the most frequent class among the images.
     attacks: the same columns and attack, for eps above 0: the accuracy under this attack and those before it.
     diagnostics: columns row, seed, label_shift, eps, attack, diagnostic, count, total (see `masking`).
     histories: columns row, seed, epoch, probe, network ("itself", or one that the probe shows the same examples),
@@ -91,8 +90,11 @@ class Results:
 
     @property
     def chance(self) -> float:
-        """The accuracy of guessing, in percent: one over the number of classes."""
-        return percent(1 / float(self.evaluations["classes"].iloc[0]))
+        """The best accuracy without a look at the images of the first evaluation, in percent.
+
+        It is that of giving every image the most frequent class.
+        """
+        return float(self.evaluations["chance"].iloc[0])
 
     @property
     def comparable_rows(self) -> pd.DataFrame | None:

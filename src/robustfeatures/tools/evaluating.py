@@ -91,7 +91,7 @@ def evaluate(
             for rows in split_blocks(len(split_images), split_images.image_shape, device)
         ]
     names = [attack.name for attack in settings.attacks]
-    rows = pd.DataFrame([row for row, _ in count_correct(settings, outcomes, num_classes)])
+    rows = pd.DataFrame([row for row, _ in count_correct(settings, outcomes, split.labels.numpy(), num_classes)])
     found = add_attack_names(rows, names).assign(accuracy=percent(rows["correct"] / rows["total"]))
     table = found[["eps", "attack", "accuracy", "correct", "total", "final"]]
     diagnostics = pd.DataFrame(list(count_diagnostics(settings, outcomes)))

@@ -303,7 +303,7 @@ def test_rows_count_what_the_first_attacks_leave() -> None:
     robust[0, 1, 1, :1] = True
     robust[1, :, 0, 4:] = True
     blocks = [BlockOutcome(robust[..., :2], {}), BlockOutcome(robust[..., 2:], {})]
-    rows, images = zip(*count_correct(parameters, blocks, 7), strict=True)
+    rows, images = zip(*count_correct(parameters, blocks, np.array([6, 2, 6, 0, 6]), 7), strict=True)
     assert [list(np.flatnonzero(each)) for each in images] == [[0, 1, 2, 3], [0, 1, 2], [0], [4], [], []]
     found = [
         (row["label_shift"], row["eps"], row["attacks"], row["correct"], row["total"], row["classes"]) for row in rows
@@ -316,3 +316,5 @@ def test_rows_count_what_the_first_attacks_leave() -> None:
         (3, 0.5, 1, 0, 5, 7),
         (3, 0.5, 2, 0, 5, 7),
     ]
+    # Three of the five images are of class 6. With shifted labels as many are of one class.
+    assert [row["most_frequent"] for row in rows] == [3] * 6

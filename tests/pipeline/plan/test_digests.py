@@ -163,7 +163,7 @@ def makes_numbers(module: str, folder: Path) -> bool:
 
 def test_the_code_digest_covers_every_module_that_a_job_loads(workspace: Workspace) -> None:
     """Build artifacts of every stage, and compare the modules that each job loads with those in its digest."""
-    workspace.snakemake("-n")
+    workspace.plan()
     plan = unfold(Config(study="smoke"), STUDIES)
     code_ = (
         "import sys\n"

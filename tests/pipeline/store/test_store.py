@@ -247,7 +247,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_published(workspace: Wo
     workspace.edit("config.yaml", "store: results/store", f"store: {small_disk}/store")
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * 350_000)
-    workspace.snakemake("-n")
+    workspace.plan()
     (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
     reference = f"results/artifacts/data/{plan.name}"
     done = workspace.command("build", reference, "--store", f"{small_disk}/store")
@@ -264,7 +264,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_published(workspace: Wo
 
 
 def test_a_store_that_cannot_be_written_is_one_line(workspace: Workspace) -> None:
-    workspace.snakemake("-n")
+    workspace.plan()
     (plan,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
     # No one may make folders in /proc, not even root.
     done = workspace.command("build", f"results/artifacts/data/{plan.name}", "--store", "/proc/store")

@@ -147,12 +147,15 @@ def _predict(network: torch.nn.Module, images: Batches, rows: torch.Tensor, batc
 
 
 def count_correct(
-    parameters: Evaluation, blocks: Sequence[BlockOutcome], num_classes: int
+    parameters: Evaluation, blocks: Sequence[BlockOutcome], labels: NDArray[np.int64], num_classes: int
 ) -> Iterator[tuple[Row, NDArray[np.bool_]]]:
     """Yield one row per label shift, radius and attack, and which images (N,) are robust after this attack.
 
+    labels: those of the images (N,). `most_frequent` counts the images of the class that has most. So many are correct
+    where a model gives this class to every image.
     The column `attacks` is the number of attacks that have run, in the order of the list; 0 at radius 0.
     """
+    most_frequent = int(np.bincount(labels).max())
     robust = np.concatenate([block.robust for block in blocks], axis=3)
     for shift, label_shift in enumerate(parameters.label_shifts):
         for radius, eps in enumerate(sorted(parameters.eps)):
@@ -166,6 +169,7 @@ def count_correct(
                     "correct": int(correct.sum()),
                     "total": len(correct),
                     "classes": num_classes,
+                    "most_frequent": most_frequent,
                 }
                 yield row, correct
 

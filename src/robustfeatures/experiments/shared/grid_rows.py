@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 AFTER_LAST_EPOCH = 1_000_000
 # D, and D relabelled by t(y) = (y + 1) mod C, by the label shift.
 TEST_SETS = {0: "D", 1: "D_shift"}
-EVALUATED = {"row", "seed", "metric", "label_shift", "eps", "accuracy", "correct", "total", "classes"}
+COUNTS = {"correct", "total", "classes", "most_frequent"}
+EVALUATED = {"row", "seed", "metric", "label_shift", "eps", "accuracy", "chance", *COUNTS}
 ADDED = {"split", "test_set", "chosen"}
 
 

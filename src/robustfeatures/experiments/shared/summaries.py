@@ -87,6 +87,11 @@ def select_by_seed(rows: pd.DataFrame, *, value: str = "accuracy", **where: obje
     return pd.Series(rows[value].to_numpy()[chosen], index=seeds, name=value)
 
 
+def above_chance(rows: pd.DataFrame, **where: object) -> pd.Series:
+    """Accuracy minus chance (percentage points) of the evaluations that match all of `where`, indexed by seed."""
+    return select_by_seed(rows, value="accuracy", **where) - select_by_seed(rows, value="chance", **where)
+
+
 @dataclass(frozen=True)
 class Correlation:
     """Pearson's r, the ends of its 95 % interval (Fisher's z), the two-sided p value, and the number of points."""

@@ -265,13 +265,14 @@ def add_attack_names(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def split_by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Accuracies in percent: under all attacks together, and under each attack with those before it.
+    """Accuracies and `chance` in percent: under all attacks together, and under each attack with those before it.
 
     Both keep the index of `rows`, by which `Results.images` finds them.
     """
     if not len(rows):
         return rows, rows
-    shares = rows.assign(accuracy=percent(rows["correct"] / rows["total"]))
+    chance = percent(rows["most_frequent"] / rows["total"])
+    shares = rows.assign(accuracy=percent(rows["correct"] / rows["total"]), chance=chance)
     together = shares[shares["final"]].drop(columns=["attack", "attacks", "final"])
     single = shares[shares["attacks"] > 0].drop(columns=["attacks", "final"])
     return together, single

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from robustfeatures.attacks.evaluating.settings import Evaluation
     from robustfeatures.pipeline.run.job import Job
 
-COLUMNS = ("metric", "label_shift", "eps", "attacks", "correct", "total", "classes")
+COLUMNS = ("metric", "label_shift", "eps", "attacks", "correct", "total", "classes", "most_frequent")
 DIAGNOSTIC_COLUMNS = ("diagnostic", "label_shift", "eps", "attack", "count", "total")
 
 
@@ -59,7 +59,7 @@ def make(parameters: Evaluation, folder: Path, job: Job) -> None:
     if job.blocks.is_whole:
         with job.blocks.read():
             outcomes = [_read_block(job.blocks.path(name)) for name in blocks]
-        rows, robust = zip(*count_correct(parameters, outcomes, data.num_classes), strict=True)
+        rows, robust = zip(*count_correct(parameters, outcomes, data.labels, data.num_classes), strict=True)
         write_rows(folder / "rows.csv", COLUMNS, rows)
         np.save(folder / "robust.npy", np.packbits(np.stack(robust), axis=1))
         write_rows(folder / "diagnostics.csv", DIAGNOSTIC_COLUMNS, count_diagnostics(parameters, outcomes))
