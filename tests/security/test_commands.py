@@ -81,6 +81,15 @@ def test_a_study_in_such_a_folder(hostile: Workspace, tmp_path: Path) -> None:
     assert not (hostile.folder / "out").exists()
 
 
+def test_a_clone_whose_path_has_braces_is_refused(tmp_path: Path) -> None:
+    workspace = workspace_in(tmp_path / "clone {of} mine")
+    done = workspace.snakemake("-n", check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    assert f"{workspace.folder}: Snakemake reads braces" in done.stdout + done.stderr
+    assert not (workspace.folder / "results").exists()
+
+
 @pytest.mark.parametrize("name", ["$(touch touched)", "a; touch touched", "../up", "{output}", "", "-rf", "a\n"])
 @pytest.mark.parametrize("field", ["training", "derived", "study", "source"])
 def test_names_that_become_files_and_commands(workspace: Workspace, field: str, name: str) -> None:

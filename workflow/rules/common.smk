@@ -19,6 +19,10 @@ if not SOURCE.is_dir():
     raise WorkflowError(
         f"{HERE}: not a clone on this machine; clone the repository and run Snakemake in it"
     )
+if {*"{}"} & {*str(HERE)}:
+    raise WorkflowError(
+        f"{HERE}: Snakemake reads braces as names of wildcards; move the clone to a folder without them"
+    )
 sys.path.insert(0, str(SOURCE))
 
 from robustfeatures.errors import UserError, make_printable
