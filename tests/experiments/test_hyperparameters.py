@@ -29,7 +29,7 @@ def test_b3_finds_the_crossing_of_its_longest_series() -> None:
     line = b3.select_series(given)
     assert set(line["augmentation"]) == {"no"}
     assert sorted(line["weight_decay"].unique()) == [0.0, 1e-3, 2e-3, 3e-3]
-    crossing, low, high = b3.find_crossing(line)
+    crossing, low, high = b3.find_crossing(b3.fit_transitions(line))
     assert (crossing, low, high) == pytest.approx((1.25e-3, 1.25e-3, 1.25e-3))
     pathway_2, pathway_1, sharp = b3.claims(given)
     # D is 0, 1 and 2 without weight decay, and 120 points higher with most of it.
@@ -53,7 +53,7 @@ def test_b3_has_students_interval_of_the_crossings_of_its_seeds() -> None:
     rows = grid_rows({"D": lambda decay, seed: 4e4 * decay, "D_shift": lambda decay, seed: 40.0 + seed})
     line = b3.select_series(results(b3.Settings(grid="any"), evaluations=rows))
     half = stats.t.ppf(0.975, 2) * 0.025e-3 / 3**0.5
-    assert b3.find_crossing(line) == pytest.approx((1.025e-3, 1.025e-3 - half, 1.025e-3 + half))
+    assert b3.find_crossing(b3.fit_transitions(line)) == pytest.approx((1.025e-3, 1.025e-3 - half, 1.025e-3 + half))
 
 
 def test_b3_a_gap_that_is_rounded_to_zero_has_no_sign() -> None:
@@ -68,7 +68,7 @@ def test_b3_does_not_judge_a_transition_that_does_not_happen() -> None:
     assert verdicts([sharp]) == ["not tested"]
     assert sharp.quantity.endswith("; not tested: in a seed the two do not cross")
     given = results(b3.Settings(grid="any"), evaluations=rows)
-    assert all(math.isnan(number) for number in b3.find_crossing(b3.select_series(given)))
+    assert all(math.isnan(number) for number in b3.find_crossing(b3.fit_transitions(b3.select_series(given))))
     assert "crossing" not in str([text.get_text() for text in b3.figure(given).legends[0].get_texts()])
 
 

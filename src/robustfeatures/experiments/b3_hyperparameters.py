@@ -6,6 +6,7 @@ two-pathways-2021, Appendix C, Table 5.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,7 @@ def figure(results: Results) -> Figure:
     from robustfeatures.experiments.shared.plots.transitions import heat_map_with_transition
 
     line = select_series(results)
-    crossing, low, high = find_crossing(line)
+    crossing, low, high = find_crossing(fit_transitions(line))
     rows = compute_gaps(results)
     others = [field for field in varied_fields(results.evaluations) if field != DECAY]
     return heat_map_with_transition(
@@ -116,7 +117,7 @@ def fit_transitions(line: pd.DataFrame) -> list[Transition]:
     return [fit_transition(curves.columns.to_numpy(dtype=float), curve) for curve in curves.to_numpy()]
 
 
-def find_crossing(line: pd.DataFrame) -> tuple[float, float, float]:
+def find_crossing(turns: Sequence[Transition]) -> tuple[float, float, float]:
     """The weight decay at which the gap crosses zero, mean over seeds, and its 95 % interval.
 
     NaN if the gap does not cross zero in every seed.
@@ -125,15 +126,16 @@ def find_crossing(line: pd.DataFrame) -> tuple[float, float, float]:
 
     from robustfeatures.experiments.shared.intervals import confidence_interval
 
-    crossings = [turn.crossing if turn.crosses else math.nan for turn in fit_transitions(line)]
+    crossings = [turn.crossing if turn.crosses else math.nan for turn in turns]
     return float(np.mean(crossings)), *confidence_interval(crossings)
 
 
 def claims(results: Results) -> list[Claim]:
     """The claims of Section 4.2 and Appendix C on the cells without regularisation, and on the series."""
     line = select_series(results)
-    crossing, low, high = find_crossing(line)
-    turns, cross = fit_transitions(line), math.isfinite(crossing)
+    turns = fit_transitions(line)
+    crossing, low, high = find_crossing(turns)
+    cross = math.isfinite(crossing)
     ends = f"95 % interval over seeds {low:.3g} to {high:.3g}"
     at = (
         f"the two cross at weight decay {crossing:.3g}, {ends}"

@@ -119,6 +119,20 @@ def test_a_claim_that_pools_its_seeds_is_judged_resample_by_resample(tmp_path: P
     assert low < high
 
 
+def test_a_claim_that_is_not_of_images_does_not_slow_the_others(tmp_path: Path) -> None:
+    """It has one value for all resamples together, and no interval over images. The others have those of before."""
+    results, calls = make_results(tmp_path, outcomes()), []
+
+    def with_another(results: Results) -> list[Claim]:
+        calls.append(1)
+        return [Claim("no trend", "p", "a slope", [1.0], of_images=False), *difference(results)]
+
+    (low, high), *others = intervals_over_images(with_another, results)
+    assert np.isnan([low, high]).all()
+    assert others == intervals_over_images(difference, results)
+    assert len(calls) < 120
+
+
 def test_the_same_results_have_the_same_intervals(tmp_path: Path) -> None:
     given = make_results(tmp_path, outcomes())
     assert intervals_over_images(difference, given) == intervals_over_images(difference, given)

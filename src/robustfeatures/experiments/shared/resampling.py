@@ -130,12 +130,15 @@ def intervals_over_images(claims: Claims, results: Results) -> list[Interval]:
 def _judge(claims: Claims, results: Results, correct: NDArray[np.float64]) -> NDArray[np.float64]:
     """The claims' values, (claims, resamples), on counts of correct images (resamples, rows).
 
-    Most claims judge each seed by itself, so one call with a seed for each resample gives all values. A claim that
-    does not is judged once per resample.
+    Most claims judge each seed by itself, so one call with a seed for each resample gives all values. Where one does
+    not, all are judged once per resample. Claims that are not `of_images` get NaN.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        together = [claim.values for claim in claims(_with_counts(results, correct))]
+        together = [
+            claim.values if claim.of_images else np.full(len(correct), np.nan)
+            for claim in claims(_with_counts(results, correct))
+        ]
     checked = np.array([_values(claims(_with_counts(results, each[None]))) for each in correct[:CHECKED]]).T
     if all(len(values) == len(correct) for values in together):
         found = np.array([_finite(values) for values in together])
@@ -163,8 +166,10 @@ def _count(rows: pd.DataFrame, correct: NDArray[np.float64]) -> pd.DataFrame:
 
 
 def _values(claims: Sequence[Claim]) -> list[float]:
-    """The one value of each claim; NaN where there is not one, or where it is infinite."""
-    return _finite([next(iter(claim.values)) if len(claim.values) == 1 else np.nan for claim in claims])
+    """The one value of each claim of images; NaN where there is not one, or where it is infinite."""
+    return _finite(
+        [next(iter(claim.values)) if claim.of_images and len(claim.values) == 1 else np.nan for claim in claims]
+    )
 
 
 def _finite(values: Iterable[float]) -> list[float]:
