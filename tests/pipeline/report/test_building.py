@@ -28,7 +28,7 @@ ATTACKS = (PGD(kind="pgd", steps=3, relative_step_sizes=(0.5,)), Noise(kind="noi
 
 def read(rows: list[tuple[float, int, int]], attacks: int) -> pd.DataFrame:
     """Rows (eps, attacks, correct) of an evaluation that runs the first `attacks` attacks."""
-    frame = pd.DataFrame(rows, columns=["eps", "attacks", "correct"]).assign(total=10)
+    frame = pd.DataFrame(rows, columns=["eps", "attacks", "correct"]).assign(total=10, most_frequent=3)
     return add_attack_names(frame, [attack.name for attack in ATTACKS[:attacks]])
 
 
@@ -36,14 +36,15 @@ def test_evaluations_with_different_numbers_of_attacks() -> None:
     first = read([(0.0, 0, 9), (0.5, 1, 6), (0.5, 2, 4)], attacks=2).assign(row="first")
     second = read([(0.0, 0, 8), (0.5, 1, 5)], attacks=1).assign(row="second")
     together, single = split_by_attack(pd.concat([first, second], ignore_index=True))
-    assert list(together.columns) == ["eps", "correct", "total", "row", "accuracy"]
+    assert list(together.columns) == ["eps", "correct", "total", "most_frequent", "row", "accuracy", "chance"]
+    assert set(together["chance"]) == {30.0}
     assert [(row.row, row.eps, row.accuracy) for row in together.itertuples()] == [
         ("first", 0.0, 90.0),
         ("first", 0.5, 40.0),
         ("second", 0.0, 80.0),
         ("second", 0.5, 50.0),
     ]
-    assert list(single.columns) == ["eps", "attack", "correct", "total", "row", "accuracy"]
+    assert list(single.columns) == ["eps", "attack", *together.columns[1:]]
     assert [(row.row, row.attack, row.accuracy) for row in single.itertuples()] == [
         ("first", ATTACKS[0].name, 60.0),
         ("first", ATTACKS[1].name, 40.0),
@@ -72,7 +73,8 @@ def test_each_file_of_a_need_becomes_rows_in_percent_and_outcomes_of_its_images(
     """Two evaluations of the same images, one of other images, and a training."""
     store, artifacts = Store(tmp_path / "store"), Artifacts(tmp_path / "artifacts")
     parameters = to_json(Evaluation(split="test", norm="l2", attacks=ATTACKS[:1], eps=(0.0, 0.5)))
-    rows = b"metric,label_shift,eps,attacks,correct,total,classes\naccuracy,0,0.0,0,9,10,2\naccuracy,0,0.5,1,6,10,2\n"
+    columns = b"metric,label_shift,eps,attacks,correct,total,classes,most_frequent\n"
+    rows = columns + b"accuracy,0,0.0,0,9,10,2,5\naccuracy,0,0.5,1,6,10,2,5\n"
     history = b"epoch,probe,network,value,loss,images\n1,test,itself,0.25,1.0,10\n"
     needs = []
     for row, data in (("a", "data/D-0"), ("b", "data/D-0"), ("c", "data/other-0"), ("curve", None)):
