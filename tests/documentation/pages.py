@@ -36,7 +36,7 @@ def find_blocks(path: Path, language: str | None = None) -> list[Block]:
     """The blocks of a page in their order, of one language or of all."""
     page, text = str(path.relative_to(REPOSITORY)), path.read_text()
     # Every process of pytest asks for the pages of a language, and parsing all of them takes seconds.
-    if language is not None and f"```{language}" not in text:
+    if language is not None and language not in text:
         return []
     tokens = [token for token in MarkdownIt().parse(text) if token.type == "fence"]
     return [Block(page, token.info, token.content) for token in tokens if language in (None, token.info)]

@@ -84,7 +84,7 @@ def test_looking_changes_nothing(digits: Digits, monkeypatch: pytest.MonkeyPatch
 
 def test_a_diverging_study_names_the_recipe_and_publishes_nothing(workspace: Workspace) -> None:
     workspace.edit("workflow/studies/smoke.yaml", "learning_rate: 0.2\n", "learning_rate: 1.0e+8\n")
-    workspace.plan()
+    workspace.snakemake("-n")
     (data,) = (workspace.folder / "results/artifacts/.plan/data").glob("*.json")
     assert workspace.command("build", f"results/artifacts/data/{data.name}").returncode == 0
     payloads = workspace.payloads()

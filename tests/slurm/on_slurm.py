@@ -22,8 +22,7 @@ COMMAND = [
     *(sys.executable, "-m", "snakemake", "--profile", "profiles/slurm", "--config", "study=smoke"),
     *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "8", "--latency-wait", "30"),
 ]
-# Only a run that hangs takes as long. Beside other tests, the last try of a training has taken 550 s.
-LIMIT_SECONDS = 1200
+LIMIT_SECONDS = 600
 SETTINGS = "profiles/slurm/settings.yaml"
 
 

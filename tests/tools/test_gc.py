@@ -154,7 +154,7 @@ def test_a_damaged_list_is_one_line(store: Store, mine: Artifacts) -> None:
 
 
 def test_every_plan_is_recorded(built: Workspace) -> None:
-    built.plan()
+    built.snakemake("-n")
     checkouts = [one for one in list_checkouts(built.store) if one.is_at(built.folder / "results/artifacts")]
     (checkout,) = checkouts
     assert checkout.study == "smoke"
