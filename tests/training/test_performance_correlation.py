@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
 
 from robustfeatures.measurements.logistic_regression import predict_by_logistic_regression as simple
 from robustfeatures.training.performance_correlation import _unseen_entropy, entropy, performance_correlation
@@ -113,3 +115,23 @@ def test_the_simple_classifier_is_a_logistic_regression(digits: Digits) -> None:
     assert (found == labels[1000:]).mean() > 0.85
     np.random.seed(1)  # what the generator that libraries share holds must not matter
     assert (simple(images[:1000], labels[:1000], images[1000:]) == found).all()
+
+
+def test_the_simple_classifier_has_the_least_loss(digits: Digits) -> None:
+    """Its predictions are those of the weights that torch's L-BFGS finds, for the loss in scikit-learn's user guide."""
+    pixels = digits.images.double().flatten(1)
+    weights, intercept = torch.zeros(10, 64, dtype=torch.float64), torch.zeros(10, dtype=torch.float64)
+    parameters = [weights.requires_grad_(), intercept.requires_grad_()]
+    optimiser = torch.optim.LBFGS(parameters, max_iter=5000, tolerance_grad=1e-6, line_search_fn="strong_wolfe")
+
+    def closure() -> torch.Tensor:
+        optimiser.zero_grad()
+        logits = pixels[:1000] @ weights.T + intercept
+        loss = cross_entropy(logits, digits.labels[:1000], reduction="sum") + weights.square().sum() / 2
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    expected = (pixels[1000:] @ weights.T + intercept).argmax(1).numpy()
+    found = simple(digits.images[:1000].numpy(), digits.labels[:1000].numpy(), digits.images[1000:].numpy())
+    assert (found == expected).all()

