@@ -80,7 +80,7 @@ def expect(
     jobs = {task.name: count for task in tasks if (count := _count_jobs(task, artifacts))}
     missing = {task.name: task for task in tasks if task.name in jobs}
     work = {
-        name: [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.artifacts)]
+        name: [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.computed)]
         for name, task in missing.items()
     }
     threads = min(config.threads_per_job, cores)
@@ -108,7 +108,10 @@ def expect(
     }
     longest = max(hours, key=lambda name: hours[name])
     # A training on several GPUs takes all of them for its hours.
-    used = {name: 1 if device == "cpu" else max(found.processes for _, found in job) for name, job in work.items()}
+    used = {
+        name: 1 if device == "cpu" else max((found.processes for _, found in job), default=1)
+        for name, job in work.items()
+    }
     at_once = min(cores // threads, cores if device == "cpu" else gpus)
     total = max(sum(hours[name] * jobs[name] * used[name] for name in hours) / max(1, at_once), hours[longest])
     part = "" if missing[longest].parts == 1 else "each part of "

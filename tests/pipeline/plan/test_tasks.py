@@ -6,15 +6,18 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 from robustfeatures.errors import UserError
+from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.plan import Plan, unfold
-from robustfeatures.pipeline.plan.tasks import announce_tasks, make_tasks, read_task, write_tasks
+from robustfeatures.pipeline.plan.tasks import announce_tasks, copy_networks, make_tasks, read_task, write_tasks
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.config import Config
+from robustfeatures.training.settings import Model
 from tests.conftest import REPOSITORY
 
 
@@ -61,6 +64,43 @@ def test_a_view_alone_needs_no_row_of_another(plan: Plan) -> None:
             members = frozenset(task.artifacts)
             # Runs that differ only in the seed share a job, whichever views need them.
             assert members <= needed or not members & needed or members in shared
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_a_network_that_another_job_probes_is_copied_from_there(plan: Plan, tmp_path: Path, rows: int) -> None:
+    """A6 records the four trainings whose networks A2 and A7 test, with all seeds."""
+    artifacts = Artifacts(tmp_path / "artifacts")
+    made = make_tasks(plan, Config(study="digits-full", seeds_per_job=8, rows_per_job=rows), gpus=0)
+    tasks = {task.name: task for task in copy_networks(plan, made, artifacts)}
+    copied = {name: source for task in tasks.values() for name, source in task.copied_from.items()}
+    assert {plan.recipes[name].family for name in copied} >= {
+        "digits-on-D_rand-downstream",
+        "digits-on-D_det-pathway-1",
+        "digits-on-D_rand-robust-downstream",
+        "digits-on-D_det-robust-pathway-1",
+    }
+    for name, source in copied.items():
+        network, probed = plan.recipes[name].parameters, plan.recipes[source].parameters
+        assert isinstance(network, Model)
+        assert isinstance(probed, Model)
+        assert probed.probes
+        assert network == replace(probed, probes=())
+        assert plan.recipes[name].inputs["data"] is plan.recipes[source].inputs["data"]
+    # No two jobs wait for each other, and one that copies waits for the job that trains.
+    done: set[str] = set()
+    for name in TopologicalSorter({task.name: task.inputs for task in tasks.values()}).static_order():
+        for artifact in tasks[name].artifacts:
+            assert copied.get(artifact) in {None, *done}
+        done |= set(tasks[name].artifacts)
+
+
+def test_a_network_that_is_there_waits_for_no_other(plan: Plan, tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    made = make_tasks(plan, Config(study="digits-full", seeds_per_job=1), gpus=0)
+    name = next(name for task in copy_networks(plan, made, artifacts) for name in task.copied_from)
+    write_json(artifacts.reference(name), {})
+    (task,) = (task for task in copy_networks(plan, made, artifacts) if task.name == name)
+    assert task == next(task for task in made if task.name == name)
 
 
 # What a job does first, in a process of its own.

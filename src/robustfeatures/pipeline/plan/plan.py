@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,24 @@ class Plan:
         for name in self.recipes:
             depths[name] = 1 + max((depths[below] for below in self.inputs(name)), default=0)
         return depths
+
+    def same_networks(self) -> dict[str, str]:
+        """For a training without probes, one of the plan with probes, which gives the same network.
+
+        A6 records the trainings whose networks A2 tests. Both have one depth, so that no two jobs wait for each other.
+        """
+        depths = self.depths()
+        trainings = [
+            ((replace(recipe.parameters, probes=()), recipe.inputs["data"].name, depths[name]), name, recipe.parameters)
+            for name, recipe in self.recipes.items()
+            if isinstance(recipe.parameters, Model)
+        ]
+        probed = {training: name for training, name, parameters in reversed(trainings) if parameters.probes}
+        return {
+            name: probed[training]
+            for training, name, parameters in trainings
+            if not parameters.probes and training in probed
+        }
 
 
 def unfold(config: Config, studies: Path) -> Plan:

@@ -15,7 +15,7 @@ from robustfeatures.files import holds_json, read_json, write_json
 from robustfeatures.pipeline.plan.devices import Devices, Probe, choose_devices, probe_torch
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.remote_payloads import fetch_planned
-from robustfeatures.pipeline.plan.tasks import Task, make_tasks, write_tasks
+from robustfeatures.pipeline.plan.tasks import Task, copy_networks, make_tasks, write_tasks
 from robustfeatures.pipeline.run.gpus import check_enough
 from robustfeatures.pipeline.store.checkouts import register
 from robustfeatures.pipeline.store.format import open_store
@@ -82,7 +82,7 @@ def plan_run(
     if any(task.gpu for task in tasks):
         devices = choose_devices(config, is_local=is_local, uses_conda=uses_conda, probe=probe)
         tasks = make_tasks(plan, config, devices.gpus_per_job)
-    lines = prepare(plan, tasks, artifacts, store, config.remote)
+    tasks, lines = prepare(plan, tasks, artifacts, store, config.remote)
     missing = [task for task in tasks if not artifacts.reference(task.name).exists()]
     if devices.warning and missing:
         lines.append(devices.warning)
@@ -92,7 +92,7 @@ def plan_run(
 
 def prepare(
     plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Store, remote: str | None = None
-) -> list[str]:
+) -> tuple[list[Task], list[str]]:
     """Write down the plan for the jobs, and update the references to the state of the store.
 
     The reference of a recipe is removed if its payload is gone or has other content. The reference of a view is removed
@@ -100,7 +100,8 @@ def prepare(
     job runs for it. Before that, payloads that only the remote has are fetched. The store records what this checkout
     needs.
 
-    Returns lines on the payloads that the remote has damaged.
+    Returns the tasks, with the networks that they copy from one another, and lines on the payloads that the remote has
+    damaged.
 
     Raises:
         UserError: the store is missing although references point into it, another version wrote it, this user may not
@@ -111,7 +112,6 @@ def prepare(
     damaged = fetch_planned(remote, plan, artifacts, store)
     records = {name: recipe.record() for name, recipe in plan.recipes.items()}
     _write_plans(records, artifacts)
-    write_tasks(artifacts, tasks)
     for task in tasks:
         for name in task.artifacts:
             update_reference(artifacts, name, records[name], store)
@@ -124,6 +124,8 @@ def prepare(
         if not whole:
             keys = [find_key(artifacts, records[name]) for name in task.artifacts]
             _forget_lost_parts(artifacts.parts(task.name, task.parts), store, keys)
+    tasks = copy_networks(plan, tasks, artifacts)
+    write_tasks(artifacts, tasks)
     _forget_old_views(plan, artifacts)
     _write_view_plans(plan, artifacts)
     if any(not artifacts.reference(task.name).exists() for task in tasks):
@@ -133,7 +135,7 @@ def prepare(
     register(store.root, artifacts.root, study, (read_reference(path)["key"] for path in built))
     for outputs, inputs in _jobs(plan, tasks, artifacts):
         _align_times(outputs, inputs)
-    return damaged
+    return tasks, damaged
 
 
 def _jobs(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Iterator[tuple[list[Path], list[Path]]]:

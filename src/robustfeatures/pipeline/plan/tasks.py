@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -34,7 +34,8 @@ class Task:
 
     `name` is `<stage>/<label>-<digest>` of its only artifact or of a batch; Snakemake tracks the file of that name.
     `memory_mb`, `minutes` and `gpu` are those of one part, the first two on the first try. The job that joins the parts
-    needs no GPU. A training on several GPUs has a process for each.
+    needs no GPU. A training on several GPUs has a process for each. `copied_from` names, for networks that need not be
+    trained, the artifact of another task that has the same network.
     """
 
     study: str
@@ -46,11 +47,17 @@ class Task:
     minutes: int
     gpu: int
     processes: int
+    copied_from: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_batch(self) -> bool:
         """Whether the file that Snakemake tracks stands for several references."""
         return self.artifacts != (self.name,)
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The artifacts that are not copied."""
+        return tuple(name for name in self.artifacts if name not in self.copied_from)
 
     @property
     def gpu_of_whole(self) -> int:
@@ -75,6 +82,24 @@ def make_tasks(plan: Plan, config: Config, gpus: int) -> list[Task]:
         _task(name, [plan.recipes[member] for member in batches[name]], batches[name], below[name], config, gpus)
         for name in TopologicalSorter(below).static_order()
     ]
+
+
+def copy_networks(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> list[Task]:
+    """The tasks, each waiting for those from which it copies networks, see `Plan.same_networks`.
+
+    A network that is there needs no other task, so that its table can be made again alone.
+    """
+    same, task_of = plan.same_networks(), {artifact: task.name for task in tasks for artifact in task.artifacts}
+    found = []
+    for task in tasks:
+        copied_from = {
+            name: same[name]
+            for name in task.artifacts
+            if name in same and task_of[same[name]] != task.name and not artifacts.reference(name).exists()
+        }
+        inputs = dict.fromkeys((*task.inputs, *(task_of[name] for name in copied_from.values())))
+        found.append(replace(task, inputs=tuple(inputs), copied_from=copied_from))
+    return found
 
 
 def _batches(plan: Plan, config: Config) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -22,6 +22,7 @@ from robustfeatures.pipeline.plan.remote_payloads import fetch_key
 from robustfeatures.pipeline.plan.tasks import Task, read_task
 from robustfeatures.pipeline.run import gpus
 from robustfeatures.pipeline.run.blocks import Blocks, Share
+from robustfeatures.pipeline.run.copying import copy_network
 from robustfeatures.pipeline.run.device_models import DeviceModels
 from robustfeatures.pipeline.run.machine import describe_machine, prepare_torch
 from robustfeatures.pipeline.run.progress import Progress
@@ -191,8 +192,11 @@ def _build(
     if store.manifest(key) is None and not fetch_key(key, artifacts, store):
         with store.lease(key, patience=patience) as lease:
             if store.manifest(key) is None:
-                payloads = _find_payloads(store, inputs)
-                compute(artifact, record, payloads, key, Share(1, 1), environment, lease, planned_device)
+                contents = {role: found["content"] for role, found in inputs.items()}
+                same = task.copied_from.get(artifact)
+                if same is None or not copy_network(artifacts.find(same), record["identity"], contents, store, lease):
+                    payloads = _find_payloads(store, inputs)
+                    compute(artifact, record, payloads, key, Share(1, 1), environment, lease, planned_device)
             discard(lease.scratch)
     else:
         log.info("%s: found in the store under %s", artifact, key)
