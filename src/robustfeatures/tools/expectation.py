@@ -80,7 +80,7 @@ def expect(
     jobs = {task.name: count for task in tasks if (count := _count_jobs(task, artifacts))}
     missing = {task.name: task for task in tasks if task.name in jobs}
     work = {
-        name: [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.computed)]
+        name: [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.not_copied)]
         for name, task in missing.items()
     }
     threads = min(config.threads_per_job, cores)

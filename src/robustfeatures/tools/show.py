@@ -52,7 +52,7 @@ def show(path: Path, store: Store, *, curves: bool = False) -> Iterator[str]:
         f"({built['machine']})"
         + (f", {built['probe_seconds']:.1f} s of these in probes" if "probe_seconds" in built else "")
         + f"; the job that finished it began on {built['started']} and took {built['seconds']:.1f} s"
-        + (f"; copied from {built['copied_from']}, which has the same network" if "copied_from" in built else "")
+        + (f"; the network is copied from {built['copied_from']}" if "copied_from" in built else "")
     )
     versions = ", ".join(f"{name} {version}" for name, version in built["packages"].items())
     yield f"made with: Python {built['python']}, {versions}; commit {built['git_commit'] or 'unknown'}"

@@ -79,7 +79,9 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     # Two names of a study may stand for one payload.
     lacking = {recipe.digest: recipe for name in missing if (recipe := plan.recipes.get(name)) is not None}
     own = _match(lacking.values(), running, artifacts)
-    left = _expect(list(lacking.values()), own, _ratios(plan, artifacts), artifacts)
+    same = plan.same_networks()
+    computed = [recipe for recipe in lacking.values() if recipe.name not in same]
+    left = _expect(computed, own, _ratios(plan, artifacts), artifacts)
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
@@ -233,4 +235,6 @@ def computing_share(
 
 def _computing(cost: Mapping[str, float]) -> float:
     """The computing seconds of a payload in this run. One that an earlier run began has those of that run too."""
+    if "copied_from" in cost:
+        return 0.0
     return min(cost["computing_seconds"], cost["seconds"])

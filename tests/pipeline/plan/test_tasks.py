@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.plan import Plan, unfold
-from robustfeatures.pipeline.plan.tasks import announce_tasks, copy_networks, make_tasks, read_task, write_tasks
+from robustfeatures.pipeline.plan.tasks import Task, announce_tasks, make_tasks, plan_copies, read_task, write_tasks
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.training.settings import Model
@@ -71,7 +71,7 @@ def test_a_network_that_another_job_probes_is_copied_from_there(plan: Plan, tmp_
     """A6 records the four trainings whose networks A2 and A7 test, with all seeds."""
     artifacts = Artifacts(tmp_path / "artifacts")
     made = make_tasks(plan, Config(study="digits-full", seeds_per_job=8, rows_per_job=rows), gpus=0)
-    tasks = {task.name: task for task in copy_networks(plan, made, artifacts)}
+    tasks = {task.name: task for task in plan_copies(plan, made, artifacts, ())}
     copied = {name: source for task in tasks.values() for name, source in task.copied_from.items()}
     assert {plan.recipes[name].family for name in copied} >= {
         "digits-on-D_rand-downstream",
@@ -86,21 +86,40 @@ def test_a_network_that_another_job_probes_is_copied_from_there(plan: Plan, tmp_
         assert probed.probes
         assert network == replace(probed, probes=())
         assert plan.recipes[name].inputs["data"] is plan.recipes[source].inputs["data"]
-    # No two jobs wait for each other, and one that copies waits for the job that trains.
+    # One that copies comes after the job that trains, and Snakemake knows that it waits for it.
     done: set[str] = set()
-    for name in TopologicalSorter({task.name: task.inputs for task in tasks.values()}).static_order():
-        for artifact in tasks[name].artifacts:
-            assert copied.get(artifact) in {None, *done}
-        done |= set(tasks[name].artifacts)
+    for task in tasks.values():
+        assert {tasks[name].name for name in task.inputs} <= tasks.keys()
+        for artifact in (
+            *task.copied_from.values(),
+            *(below for name in task.inputs for below in tasks[name].artifacts),
+        ):
+            assert artifact in done
+        for source in task.copied_from.values():
+            assert source in {artifact for name in task.inputs for artifact in tasks[name].artifacts}
+        done |= set(task.artifacts)
 
 
-def test_a_network_that_is_there_waits_for_no_other(plan: Plan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", [1, 8])
+def test_a_network_that_is_there_waits_for_no_other(plan: Plan, tmp_path: Path, seeds: int) -> None:
     artifacts = Artifacts(tmp_path / "artifacts")
-    made = make_tasks(plan, Config(study="digits-full", seeds_per_job=1), gpus=0)
-    name = next(name for task in copy_networks(plan, made, artifacts) for name in task.copied_from)
-    write_json(artifacts.reference(name), {})
-    (task,) = (task for task in copy_networks(plan, made, artifacts) if task.name == name)
-    assert task == next(task for task in made if task.name == name)
+    made = {task.name: task for task in make_tasks(plan, Config(study="digits-full", seeds_per_job=seeds), gpus=0)}
+
+    def plan_again(kept: Sequence[str] = ()) -> dict[str, Task]:
+        return {task.name: task for task in plan_copies(plan, list(made.values()), artifacts, kept)}
+
+    first = next(task for task in plan_again().values() if task.copied_from)
+    # In the store, though its reference is gone.
+    assert plan_again(list(first.artifacts))[first.name] == made[first.name]
+    # What it would copy is there: it does, and Snakemake need not look whether the rest of the other job is there.
+    for source in first.copied_from.values():
+        write_json(artifacts.reference(source), {})
+    again = plan_again()[first.name]
+    assert again.copied_from == first.copied_from
+    assert again.inputs == made[first.name].inputs
+    # With one seed of a batch there, only the others are copied.
+    write_json(artifacts.reference(first.artifacts[0]), {})
+    assert plan_again()[first.name].copied_from.keys() == set(first.artifacts[1:])
 
 
 # What a job does first, in a process of its own.

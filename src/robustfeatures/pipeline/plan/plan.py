@@ -54,7 +54,8 @@ class Plan:
     def same_networks(self) -> dict[str, str]:
         """For a training without probes, one of the plan with probes, which gives the same network.
 
-        A6 records the trainings whose networks A2 tests. Both have one depth, so that no two jobs wait for each other.
+        A6 records the trainings whose networks A2 tests. Only trainings of one depth count; otherwise two jobs could
+        wait for each other.
         """
         depths = self.depths()
         trainings = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from robustfeatures.files import holds_json, read_json, write_json
 from robustfeatures.pipeline.plan.devices import Devices, Probe, choose_devices, probe_torch
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.remote_payloads import fetch_planned
-from robustfeatures.pipeline.plan.tasks import Task, copy_networks, make_tasks, write_tasks
+from robustfeatures.pipeline.plan.tasks import Task, make_tasks, plan_copies, write_tasks
 from robustfeatures.pipeline.run.gpus import check_enough
 from robustfeatures.pipeline.store.checkouts import register
 from robustfeatures.pipeline.store.format import open_store
@@ -112,6 +113,7 @@ def prepare(
     damaged = fetch_planned(remote, plan, artifacts, store)
     records = {name: recipe.record() for name, recipe in plan.recipes.items()}
     _write_plans(records, artifacts)
+    kept = {name for name in plan.same_networks() if _is_kept(artifacts.reference(name), store)}
     for task in tasks:
         for name in task.artifacts:
             update_reference(artifacts, name, records[name], store)
@@ -124,7 +126,7 @@ def prepare(
         if not whole:
             keys = [find_key(artifacts, records[name]) for name in task.artifacts]
             _forget_lost_parts(artifacts.parts(task.name, task.parts), store, keys)
-    tasks = copy_networks(plan, tasks, artifacts)
+    tasks = plan_copies(plan, tasks, artifacts, kept)
     write_tasks(artifacts, tasks)
     _forget_old_views(plan, artifacts)
     _write_view_plans(plan, artifacts)
@@ -136,6 +138,15 @@ def prepare(
     for outputs, inputs in _jobs(plan, tasks, artifacts):
         _align_times(outputs, inputs)
     return tasks, damaged
+
+
+def _is_kept(reference: Path, store: Store) -> bool:
+    """Whether the store has the payload of a reference, even if an input of it is gone, and the reference with it."""
+    if not reference.exists():
+        return False
+    with suppress(UserError):
+        return store.manifest(read_reference(reference)["key"]) is not None
+    return False
 
 
 def _jobs(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> Iterator[tuple[list[Path], list[Path]]]:

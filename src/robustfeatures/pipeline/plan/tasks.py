@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -55,8 +55,8 @@ class Task:
         return self.artifacts != (self.name,)
 
     @property
-    def computed(self) -> tuple[str, ...]:
-        """The artifacts that are not copied."""
+    def not_copied(self) -> tuple[str, ...]:
+        """The artifacts whose payloads are not copied from another task."""
         return tuple(name for name in self.artifacts if name not in self.copied_from)
 
     @property
@@ -84,22 +84,29 @@ def make_tasks(plan: Plan, config: Config, gpus: int) -> list[Task]:
     ]
 
 
-def copy_networks(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts) -> list[Task]:
-    """The tasks, each waiting for those from which it copies networks, see `Plan.same_networks`.
+def plan_copies(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, kept: Container[str]) -> list[Task]:
+    """The tasks, inputs first. Each knows the networks that it copies (`Plan.same_networks`) and waits for their tasks.
 
-    A network that is there needs no other task, so that its table can be made again alone.
+    A network that is there waits for no other one. Neither does one of `kept`, whose payload is in the store.
     """
-    same, task_of = plan.same_networks(), {artifact: task.name for task in tasks for artifact in task.artifacts}
-    found = []
+    task_of = {artifact: task.name for task in tasks for artifact in task.artifacts}
+    same = {
+        name: source
+        for name, source in plan.same_networks().items()
+        if task_of[source] != task_of[name] and name not in kept and not artifacts.reference(name).exists()
+    }
+    # A task that copies is no source, so that no two tasks wait for each other.
+    copying = {task_of[name] for name in same}
+    found = {}
     for task in tasks:
         copied_from = {
-            name: same[name]
-            for name in task.artifacts
-            if name in same and task_of[same[name]] != task.name and not artifacts.reference(name).exists()
+            name: same[name] for name in task.artifacts if name in same and task_of[same[name]] not in copying
         }
-        inputs = dict.fromkeys((*task.inputs, *(task_of[name] for name in copied_from.values())))
-        found.append(replace(task, inputs=tuple(inputs), copied_from=copied_from))
-    return found
+        sources = (task_of[name] for name in copied_from.values() if not artifacts.reference(name).exists())
+        inputs = tuple(dict.fromkeys((*task.inputs, *sources)))
+        found[task.name] = replace(task, inputs=inputs, copied_from=copied_from)
+    order = TopologicalSorter({name: task.inputs for name, task in found.items()}).static_order()
+    return [found[name] for name in order]
 
 
 def _batches(plan: Plan, config: Config) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -80,8 +80,11 @@ class StudyFacts:
 
     @cached_property
     def computing_time(self) -> str:
-        """The time inside training, attack and evaluation, all jobs together."""
-        return describe_seconds(sum(built["computing_seconds"] for built in self._built))
+        """The time inside training, attack and evaluation, all jobs together. A copy beside its original takes none."""
+        keys = {reference["key"] for reference in self.references}
+        return describe_seconds(
+            sum(built["computing_seconds"] for built in self._built if built.get("copied_from") not in keys)
+        )
 
     @property
     def _built(self) -> list[Mapping[str, Any]]:
