@@ -34,8 +34,8 @@ def predict_by_logistic_regression(
 
     scikit-learn's logistic regression of the pixels, with its default penalty, has no randomness. It runs in float64,
     so that rounding, which depends on the number of threads, has little influence on where the solver stops. The mean
-    image is subtracted, which the intercept makes up for. On 45 000 photographs L-BFGS stops after 1000 iterations
-    without an end; Newton's method ends after ten, in half the time.
+    image is subtracted, which the intercept makes up for. On 45 000 photographs L-BFGS has not converged after 1000
+    iterations; Newton's method converges.
     """
     mean = images.mean(axis=0, dtype=np.float64)
     classifier = LogisticRegression(solver="newton-cg").fit(_flatten(images - mean), labels)
