@@ -220,7 +220,7 @@ def test_the_norm_in_words_is_that_of_the_attack(norm: Any, name: str, absent: s
 def test_the_figure_shows_both_attacks_on_both_read_outs() -> None:
     figure = e4.figure(sides())
     ends = sorted(float(line.get_ydata()[-1]) for line in figure.axes[0].lines)
-    assert ends == [30.5, 30.5, 40.5, 70.5, 70.5]
+    assert ends == [31.5, 31.5, 40.5, 70.5, 70.5]
 
 
 def test_e4_refuses_steps_that_end_inside_the_ball(study: Study) -> None:
