@@ -40,7 +40,7 @@ def copy_network(
     log.info("copied from %s, which has the same network", found["key"])
     built = dict(found["built"])
     # What a training without probes takes. Sums leave it out where they have the original.
-    built["computing_seconds"] = round(built["computing_seconds"] - built.pop("probe_seconds"), 3)
+    built["computing_seconds"] = round(built["computing_seconds"] - built.pop("probe_seconds", 0.0), 3)
     built["copied_from"] = found["key"]
     store.publish(lease, {"content": found["content"], "identity": identity, "inputs": inputs, "built": built})
     return True
