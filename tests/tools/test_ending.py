@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from robustfeatures.files import read_json, write_json
 from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.tools.ending import describe_failures, describe_success
@@ -52,6 +53,20 @@ def test_a_payload_with_two_names_counts_once(tmp_path: Path) -> None:
     assert line.startswith(f"{len(made.plan.recipes)} payloads computed, 0 found, ")
     (line,) = describe_success(plan, made.artifacts, "2999", 10.0, 2)
     assert line.startswith(f"0 payloads computed, {len(made.plan.recipes)} found, ")
+
+
+def test_a_copy_took_no_computing(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    network, other = (made.plan.recipes[made.name(f"model/digits-{name}-")] for name in ("standard", "adversarial"))
+    made.make(network, computing=6.0)
+    made.make(other, computing=4.0)
+    (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 2)
+    assert "; 50 % of the core time inside training" in line
+    path = made.artifacts.reference(other.name)
+    reference = read_json(path)
+    write_json(path, reference | {"built": reference["built"] | {"copied_from": network.digest}})
+    (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 2)
+    assert "; 30 % of the core time inside training" in line
 
 
 def test_on_gpus_the_share_is_that_of_the_jobs_that_use_them(tmp_path: Path) -> None:

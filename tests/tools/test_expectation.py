@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from robustfeatures.engine.settings import Precision
 from robustfeatures.files import write_json
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.plan import unfold
-from robustfeatures.pipeline.plan.tasks import make_tasks
+from robustfeatures.pipeline.plan.tasks import Task, make_tasks, plan_copies
 from robustfeatures.pipeline.run.speed import Speed, measure_speed
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.config import Config
@@ -149,6 +150,25 @@ def test_parts_share_the_time_of_a_derived_set(tmp_path: Path) -> None:
     for path in parts:
         write_json(path, {"blocks": {}})
     assert said() is None
+
+
+def test_a_network_that_is_copied_takes_no_time(tmp_path: Path) -> None:
+    """The trainings of A6 give A2 its networks."""
+    config, artifacts = Config(study="not-bugs-cifar10", seeds_per_job=1), Artifacts(tmp_path)
+    plan = unfold(config, STUDIES)
+    tasks = plan_copies(plan, make_tasks(plan, config, 0), artifacts, ())
+    every = [task for task in tasks if task.name.startswith("model/cifar10-on-D_rand-on-D_rand-")]
+    probed = [task for task in every if "-probed-" in task.name]
+    assert len(every) == 2 * len(probed) == 6
+
+    def told_of(tasks: Sequence[Task]) -> tuple[str, str]:
+        line = expect(plan, tasks, artifacts, config, cores=2, device="cpu", measure=lambda *_: Speed(1000.0, 2000.0))
+        found = LINE.fullmatch(line or "")
+        assert found is not None, line
+        return found[1], found[2]
+
+    assert told_of(every) == ("6", told_of(probed)[1])
+    assert told_of(probed)[0] == "3"
 
 
 def test_short_studies_and_finished_jobs_are_not_measured(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from robustfeatures.pipeline.store.references import find_key, write_part
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.tools.status import State, draw, find_state, format_duration
+from robustfeatures.training.settings import Model, Probe
 from tests.tools.made import Made
 
 
@@ -179,6 +180,18 @@ def test_a_payload_with_two_names_takes_its_time_once(made: Made) -> None:
     plan = replace(made.plan, recipes={**made.plan.recipes, twin.name: twin})
     once, twice = (find_state(each, made.artifacts, made.store).seconds_left for each in (made.plan, plan))
     assert twice == once
+
+
+def test_a_network_that_will_be_copied_takes_no_time(made: Made) -> None:
+    missing, _ = made_but(made, "model/digits-standard-")
+    assert isinstance(missing.parameters, Model)
+    probe = Probe(name="train", input="data", split="train")
+    probed = replace(missing, family="digits-probed", parameters=replace(missing.parameters, probes=(probe,)))
+    plan = replace(made.plan, recipes={**made.plan.recipes, probed.name: probed})
+    alone, both = (find_state(each, made.artifacts, made.store).seconds_left for each in (made.plan, plan))
+    assert alone is not None
+    network, measured = (estimate(each).seconds(gpu=False, threads=1, parts=1) for each in (missing, probed))
+    assert both == pytest.approx(alone * measured / network)
 
 
 def test_a_complete_study_is_one_line(made: Made) -> None:

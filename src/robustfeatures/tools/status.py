@@ -15,7 +15,7 @@ from robustfeatures.pipeline.plan.estimates import estimate, find_processes
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
 from robustfeatures.pipeline.plan.tasks import find_task_names
-from robustfeatures.pipeline.store.references import Artifacts, files_are_whole, find_key, read_reference
+from robustfeatures.pipeline.store.references import Artifacts, files_are_whole, find_key, is_built, read_reference
 from robustfeatures.pipeline.store.store import Store
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class State:
 
 def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     """Look at the references of a plan, and at the jobs of its store."""
-    there = {name for name in plan.recipes if _is_built(artifacts.reference(name), store)}
+    there = {name for name in plan.recipes if is_built(artifacts.reference(name), store)}
     results = artifacts.root.parent
     there |= {view.artifact for view in plan.views if files_are_whole(artifacts.reference(view.artifact), results)}
     names = [*plan.recipes, *(view.artifact for view in plan.views)]
@@ -79,8 +79,7 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     # Two names of a study may stand for one payload.
     lacking = {recipe.digest: recipe for name in missing if (recipe := plan.recipes.get(name)) is not None}
     own = _match(lacking.values(), running, artifacts)
-    same = plan.same_networks()
-    computed = [recipe for recipe in lacking.values() if recipe.name not in same]
+    computed = [recipe for recipe in lacking.values() if recipe.name not in plan.same_networks]
     left = _expect(computed, own, _ratios(plan, artifacts), artifacts)
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
@@ -108,10 +107,6 @@ def _match(missing: Iterable[Recipe], running: Sequence[Running], artifacts: Art
     stages = {job.stage for job in running}
     keys = {recipe.digest: find_key(artifacts, recipe.record()) for recipe in missing if recipe.stage.name in stages}
     return {digest: jobs[key] for digest, key in keys.items() if key is not None and key in jobs}
-
-
-def _is_built(reference: Path, store: Store) -> bool:
-    return reference.exists() and store.manifest(read_reference(reference)["key"]) is not None
 
 
 def _ratios(plan: Plan, artifacts: Artifacts) -> dict[str, float]:
@@ -234,7 +229,7 @@ def computing_share(
 
 
 def _computing(cost: Mapping[str, float]) -> float:
-    """The computing seconds of a payload in this run. One that an earlier run began has those of that run too."""
+    """The computing seconds of a payload in this run: none of a copy. One that an earlier run began has its too."""
     if "copied_from" in cost:
         return 0.0
     return min(cost["computing_seconds"], cost["seconds"])

@@ -89,7 +89,6 @@ def test_a_network_that_another_job_probes_is_copied_from_there(plan: Plan, tmp_
     # One that copies comes after the job that trains, and Snakemake knows that it waits for it.
     done: set[str] = set()
     for task in tasks.values():
-        assert {tasks[name].name for name in task.inputs} <= tasks.keys()
         for artifact in (
             *task.copied_from.values(),
             *(below for name in task.inputs for below in tasks[name].artifacts),

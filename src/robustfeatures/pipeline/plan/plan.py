@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ class Plan:
             depths[name] = 1 + max((depths[below] for below in self.inputs(name)), default=0)
         return depths
 
-    def same_networks(self) -> dict[str, str]:
+    @cached_property
+    def same_networks(self) -> Mapping[str, str]:
         """For a training without probes, one of the plan with probes, which gives the same network.
 
         A6 records the trainings whose networks A2 tests. Only trainings of one depth count; otherwise two jobs could

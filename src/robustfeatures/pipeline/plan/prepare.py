@@ -24,6 +24,7 @@ from robustfeatures.pipeline.store.references import (
     Artifacts,
     files_are_whole,
     find_key,
+    is_built,
     parts_are_kept,
     read_content,
     read_reference,
@@ -113,7 +114,7 @@ def prepare(
     damaged = fetch_planned(remote, plan, artifacts, store)
     records = {name: recipe.record() for name, recipe in plan.recipes.items()}
     _write_plans(records, artifacts)
-    kept = {name for name in plan.same_networks() if _is_kept(artifacts.reference(name), store)}
+    kept = {name for name in plan.same_networks if _is_kept(artifacts.reference(name), store)}
     for task in tasks:
         for name in task.artifacts:
             update_reference(artifacts, name, records[name], store)
@@ -141,11 +142,9 @@ def prepare(
 
 
 def _is_kept(reference: Path, store: Store) -> bool:
-    """Whether the store has the payload of a reference, even if an input of it is gone, and the reference with it."""
-    if not reference.exists():
-        return False
+    """Whether the store has the payload of a reference, even if an input of it is gone. A damaged one has none."""
     with suppress(UserError):
-        return store.manifest(read_reference(reference)["key"]) is not None
+        return is_built(reference, store)
     return False
 
 

@@ -92,7 +92,7 @@ def plan_copies(plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, kept: C
     task_of = {artifact: task.name for task in tasks for artifact in task.artifacts}
     same = {
         name: source
-        for name, source in plan.same_networks().items()
+        for name, source in plan.same_networks.items()
         if task_of[source] != task_of[name] and name not in kept and not artifacts.reference(name).exists()
     }
     # A task that copies is no source, so that no two tasks wait for each other.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.recipe import STAGES
 from robustfeatures.pipeline.store.content import content_digest
 from robustfeatures.pipeline.store.references import read_reference
 from robustfeatures.pipeline.store.store import discard
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WEIGHTS, HISTORY = "model.safetensors", "history.csv"
+WEIGHTS, HISTORY = STAGES["model"].payload, "history.csv"
 
 
 def copy_network(

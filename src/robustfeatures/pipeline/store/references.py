@@ -158,6 +158,15 @@ def read_reference(path: Path) -> dict[str, Any]:
     return reference
 
 
+def is_built(path: Path, store: Store) -> bool:
+    """Whether there is such a reference, and its payload is in the store.
+
+    Raises:
+        UserError: it is not a reference of one artifact.
+    """
+    return path.exists() and store.manifest(read_reference(path)["key"]) is not None
+
+
 def read_recipe(artifacts: Artifacts, artifact: str) -> dict[str, Any]:
     """The recipe of an artifact or of a view, from its reference, or from its plan if it has none.
 
