@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from robustfeatures.attacks.evaluating.settings import Evaluation
+from robustfeatures.attacks.evaluating.settings import PGD, Evaluation, Noise
 from robustfeatures.data.settings import Subset
 from robustfeatures.errors import UserError
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
@@ -211,3 +211,16 @@ def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoatta
     of_c3 = make_results(x3.Settings(of="C3"), pd.concat([clean, clean, together]), attacks=single)
     pd.testing.assert_frame_equal(x3.table(of_c3), table)
     assert x3.claims(of_c3)[0].sentence == "AutoAttack lowers no robust accuracy of C3 by more than 2 points"
+
+
+def test_x3_names_the_attacks_that_follow() -> None:
+    following = (PGD(kind="pgd", steps=7, relative_step_sizes=(0.5,)), Noise(kind="noise", draws=3))
+    rows = [
+        {"row": "standard", "seed": 0, "eps": 0.25, "attack": attack, "accuracy": accuracy}
+        for attack, accuracy in (("autoattack", 60.0), (following[0].name, 59.0), (following[1].name, 58.0))
+    ]
+    together = pd.DataFrame(rows[-1:]).drop(columns="attack")
+    given = make_results(x3.Settings(attacks=following), together, attacks=pd.DataFrame(rows))
+    (claim,) = x3.claims(given)
+    assert claim.sentence == "PGD and random noise lower no robust accuracy of A1 by more than 2 points"
+    assert list(claim.values) == [-2.0]

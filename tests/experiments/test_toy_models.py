@@ -101,6 +101,7 @@ def test_tables_figures_and_claims_are_made(identifier: str, results: dict[str, 
     table = found.table(given)
     quantities = [name for name in table.columns if f"{name}_std" in table.columns]
     assert quantities
+    assert table.index.is_unique
     assert not table.duplicated([name for name in table.columns if not _is_measured(name, quantities)]).any()
     assert set(table["seeds"].dropna()) <= {0, len(SEEDS)}
     for claim in claims(identifier, given):

@@ -1,7 +1,7 @@
 """A2: accuracy on D of models trained on D, D_rand and D_det, built with a standard and with a robust source.
 
-not-bugs-2019, Section 3.2, Tables 1 and 9. "Chance" is one over the number of classes. If classes are of very different
-size, as in Restricted ImageNet, a network that always answers with the largest one exceeds it.
+not-bugs-2019, Section 3.2, Tables 1 and 9. "Chance" is the share of the most frequent class of the tested images:
+10 % on CIFAR-10, 58 % on Restricted ImageNet. A network that gives every image this class has this accuracy.
 """
 
 from __future__ import annotations

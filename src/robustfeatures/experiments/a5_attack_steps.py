@@ -3,6 +3,7 @@
 not-bugs-2019, Appendix D.2 and Figure 8. As with Table 8 (A4), the paper leaves open which D_R this is. The appendix
 refers to "the value given in Figure 2", whose set begins as "random images". But 48.27 % is in Table 7 the number for
 noise (from images: 48.20 %). Both sets are measured. The published numbers are compared with the set from noise.
+The paper searches over the step size of each attack. Here PGD has several, and CW has one rate of Adam.
 """
 
 from __future__ import annotations

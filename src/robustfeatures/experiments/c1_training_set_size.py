@@ -224,7 +224,10 @@ def figure(results: Results) -> Figure:
 
 
 def _compute_transfer(results: Results) -> pd.DataFrame:
-    """By seed, in percent of the images that were right: those that the transferred examples change, and the noise."""
+    """By seed, in percent of the images that were right: those that the transferred examples change, and the noise.
+
+    An image that does not fool its own network counts as not transferred: those that do fool it are easier to change.
+    """
     import pandas as pd
 
     counts = results.measurements[results.measurements["attack"] == "untargeted"].set_index("seed")
@@ -232,7 +235,7 @@ def _compute_transfer(results: Results) -> pd.DataFrame:
     under_noise = evaluated.pivot_table(index="seed", columns="eps", values="accuracy")
     return pd.DataFrame(
         {
-            "transferred": percent(counts["transferred"] / counts["fooled"].where(counts["fooled"] > 0)),
+            "transferred": percent(counts["transferred"] / counts["both_right"].where(counts["both_right"] > 0)),
             "noise": percent(1 - under_noise[results.settings.transfer.eps] / under_noise[0.0]),
         }
     )

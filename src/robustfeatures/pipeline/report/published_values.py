@@ -34,8 +34,9 @@ def place_published(table: pd.DataFrame, names: Sequence[str], results: Results)
     """Find for each printed row the row of the table that measures the same, if there is exactly one.
 
     `names` are the measured quantities of the table. The values of a setting that the study does not repeat have its
-    name above them.
+    name above them. Each row of the table has an index of its own.
     """
+    assert table.index.is_unique, "two rows have one index, so a printed value would stand beside both"
     printed = results.published
     if printed is None:
         return PublishedValues({}, pd.DataFrame())
