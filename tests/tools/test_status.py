@@ -88,7 +88,10 @@ def test_a_stage_without_a_finished_job_takes_what_is_estimated(made: Made) -> N
     for seconds in (1.0, 60.0):
         made.make(data, seconds)
         expected = sum(estimate(recipe).seconds(gpu=False, threads=1, parts=1) for recipe in others)
-        assert find_state(made.plan, made.artifacts, made.store).seconds_left == pytest.approx(expected)
+        state = find_state(made.plan, made.artifacts, made.store)
+        assert state.seconds_left == pytest.approx(expected)
+        assert "time left: at most about " in printed(state)
+        assert "once a job of each stage has finished" in printed(state)
 
 
 def test_a_job_of_several_tries_took_all_of_them(made: Made) -> None:

@@ -34,10 +34,7 @@ HIGH = 95.0
 FITTED = 99.9
 # The closed form holds if no two examples share a noise coordinate. This is the largest expected number of such pairs.
 MOST_SHARED = 0.01
-VALUES = (
-    *("derived", "printed", "printed_as_read", "disputed"),
-    *("first_step", "closed_form", "sample_accuracy"),
-)
+VALUES = ("derived", "printed", "printed_as_read", "disputed", "first_step", "closed_form", "sample_accuracy")
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2, 5, 10, 20, 50, 100)
 CELL = ["p", "examples", "seed", "k", "eps"]
 

@@ -46,6 +46,7 @@ class State:
     running: the jobs of all studies of the store.
     at_once: how many of them make what is missing here.
     seconds_left: what the missing artifacts take one after another; None before the first artifact is there.
+    is_guess: whether a stage of theirs has no finished artifact, so that its seconds are those asked of a cluster.
     store: the folder of payloads.
     lost: how many of the missing artifacts were made, but their payloads are not in the store.
     """
@@ -55,6 +56,7 @@ class State:
     running: Sequence[Running]
     at_once: int
     seconds_left: float | None
+    is_guess: bool
     store: Path
     lost: int
 
@@ -64,7 +66,10 @@ class State:
             return "time left: unknown until a job has finished"
         at_once = max(1, self.at_once)
         jobs = "one job" if at_once == 1 else f"{at_once} jobs"
-        return f"time left: about {format_duration(self.seconds_left / at_once)} with {jobs} at once"
+        left = f"{format_duration(self.seconds_left / at_once)} with {jobs} at once"
+        if self.is_guess:
+            return f"time left: at most about {left}; better known once a job of each stage has finished"
+        return f"time left: about {left}"
 
 
 def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
@@ -80,11 +85,13 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     lacking = {recipe.digest: recipe for name in missing if (recipe := plan.recipes.get(name)) is not None}
     own = _match(lacking.values(), running, artifacts)
     computed = [recipe for recipe in lacking.values() if recipe.name not in plan.same_networks]
-    left = _expect(computed, own, _ratios(plan, artifacts), artifacts)
+    ratios = _ratios(plan, artifacts)
+    left = _expect(computed, own, ratios, artifacts)
+    is_guess = any(recipe.stage.name not in ratios for recipe in computed)
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
-    return State(counts, missing, running, sum(map(len, own.values())), left, store.root, lost)
+    return State(counts, missing, running, sum(map(len, own.values())), left, is_guess, store.root, lost)
 
 
 def _find_running(store: Store) -> Iterator[Running]:
@@ -133,8 +140,8 @@ def _expect(
 ) -> float | None:
     """The seconds that artifacts take one after another; a job at work knows its own. `own` are the jobs by digest.
 
-    A stage without a finished artifact takes what is estimated. How fast other stages were says nothing: reading a data
-    set takes less than its estimate on every machine.
+    A stage without a finished artifact takes what its jobs ask a cluster for, which is ample. How fast other stages
+    were says nothing: reading a data set takes less than its estimate on every machine.
     """
     if missing and not ratios:
         return None

@@ -88,8 +88,20 @@ def test_a_machine_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_scheduler_gives_each_job_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine that plans need not have one."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("robustfeatures.pipeline.plan.devices.version", {"torch": "2.13.0"}.get)
     assert choose(device="cuda", is_local=False) == Devices(1)
     assert choose(device="auto", is_local=False) == Devices(0)
+
+
+def test_a_cpu_build_of_torch_is_told_before_a_scheduler_gets_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs have the torch of the machine that plans, or with conda that of an environment."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("robustfeatures.pipeline.plan.devices.version", {"torch": "2.13.0+cpu"}.get)
+    said = choose(device="cuda", is_local=False).warning
+    assert said is not None
+    assert said.startswith("torch 2.13.0+cpu is the CPU build, and the jobs of the cluster use it")
+    assert choose(device="cuda", is_local=False, uses_conda=True) == Devices(1)
+    assert choose(device="auto", is_local=False) == choose(device="cpu", is_local=False) == Devices(0)
 
 
 FAKE = """

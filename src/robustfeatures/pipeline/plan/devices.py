@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from robustfeatures.errors import UserError
@@ -33,7 +34,7 @@ class Devices:
 
     gpus_per_job: for each job that needs a GPU; 0 if all jobs use processors.
     gpus: the UUIDs of this machine's GPUs, which its jobs share; none if a scheduler gives each job its GPU.
-    warning: what nvidia-smi and torch disagree on.
+    warning: what nvidia-smi and torch disagree on, or what jobs on other machines will fail of.
     error: why the run cannot start.
     """
 
@@ -56,7 +57,8 @@ def choose_devices(config: Config, *, is_local: bool, uses_conda: bool, probe: P
         return Devices(0)
     seen = visible_gpus()
     if not is_local:
-        return Devices(int(config.device == "cuda" or asked == 1 or bool(seen)))
+        gpus = int(config.device == "cuda" or asked == 1 or bool(seen))
+        return Devices(gpus, warning=_lack_of_cuda() if gpus and not uses_conda else None)
     if not seen:
         if config.device == "auto":
             return Devices(0)
@@ -74,3 +76,14 @@ def choose_devices(config: Config, *, is_local: bool, uses_conda: bool, probe: P
     if config.device == "auto":
         return Devices(0, warning=f"{found}, but torch can use none: {reason}; all jobs use processors")
     return Devices(1, error=f"config.yaml: device: cuda, and {found}, but torch can use none: {reason}")
+
+
+def _lack_of_cuda() -> str | None:
+    """A scheduler's jobs have the torch that is installed here, whose version ends in +cpu if it is the CPU build."""
+    installed = version("torch")
+    if not installed.endswith("+cpu"):
+        return None
+    return (
+        f"torch {installed} is the CPU build, and the jobs of the cluster use it: those on GPUs will fail; "
+        "install the CUDA build (docs/cluster.md)"
+    )
