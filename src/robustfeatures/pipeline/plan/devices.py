@@ -57,8 +57,8 @@ def choose_devices(config: Config, *, is_local: bool, uses_conda: bool, probe: P
         return Devices(0)
     seen = visible_gpus()
     if not is_local:
-        gpus = int(config.device == "cuda" or asked == 1 or bool(seen))
-        return Devices(gpus, warning=_lack_of_cuda() if gpus and not uses_conda else None)
+        each = int(config.device == "cuda" or asked == 1 or bool(seen))
+        return Devices(each, warning=_lack_of_cuda() if each and not uses_conda else None)
     if not seen:
         if config.device == "auto":
             return Devices(0)
