@@ -223,4 +223,10 @@ def test_x3_names_the_attacks_that_follow() -> None:
     given = make_results(x3.Settings(attacks=following), together, attacks=pd.DataFrame(rows))
     (claim,) = x3.claims(given)
     assert claim.sentence == "PGD and random noise lower no robust accuracy of A1 by more than 2 points"
+    assert claim.quantity == "robust accuracy: with PGD and random noise minus without"
     assert list(claim.values) == [-2.0]
+    (legend,) = [legend for axes in x3.figure(given).axes if (legend := axes.get_legend())] or x3.figure(given).legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "eps 0.25, the study's attacks",
+        "eps 0.25, and PGD and random noise",
+    ]

@@ -15,7 +15,7 @@ from robustfeatures.attacks.evaluating.settings import Attacks, AutoAttack, Eval
 from robustfeatures.attacks.settings import NORM_NAMES, NormName
 from robustfeatures.data.settings import Subset
 from robustfeatures.engine.settings import PositiveFloat, PositiveInt, Strict
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, join_words
 from robustfeatures.experiments import a1_robust_and_nonrobust_sets as a1
 from robustfeatures.experiments import c3_half_half_training as c3
 from robustfeatures.experiments import d3_feature_learning_accuracy as d3
@@ -148,7 +148,7 @@ def figure(results: Results) -> Figure:
 
 
 def _name_attacks(results: Results) -> str:
-    return " and ".join(attack.title for attack in results.settings.attacks)
+    return join_words([attack.title for attack in results.settings.attacks])
 
 
 def claims(results: Results) -> list[Claim]:

@@ -78,6 +78,15 @@ def test_published_values_of_other_quantities() -> None:
     assert alone[["published_radius", "difference_radius"]].isna().all(axis=None)
 
 
+@pytest.mark.parametrize("comparable", [False, True])
+def test_rows_of_two_tables_have_an_index_of_their_own(comparable: bool) -> None:
+    table = summarise_seeds(ROWS, ["row"], values=["radius"])
+    both = pd.concat([table, table.assign(row=["d", "e"])])
+    beside = add_published(both, results(comparable=comparable), ["row"], values=["radius"])
+    assert list(beside.index) == [0, 1, 2, 3]
+    assert list(beside["row"]) == ["b", "a", "d", "e"]
+
+
 def test_by_seed_takes_any_quantity() -> None:
     assert select_by_seed(ROWS, value="radius", row="b").to_dict() == {0: 3.0, 1: 6.0, 2: 9.0}
 

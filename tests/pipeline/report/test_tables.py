@@ -15,6 +15,7 @@ from robustfeatures.errors import make_printable
 from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
+from robustfeatures.pipeline.report.published_values import place_published
 from robustfeatures.pipeline.report.tables import (
     NUMERIC,
     Sheet,
@@ -103,6 +104,13 @@ def test_names_stay_one_cell(name: str) -> None:
         "-2.5e-7",
     ]
     assert not any(token.type.startswith("html") for token in rendered)
+
+
+def test_a_printed_value_never_stands_beside_two_rows() -> None:
+    table = summarise_seeds(other.ROWS, ["row"], values=["radius"])
+    both = pd.concat([table, table.assign(row=["d", "e"])])
+    with pytest.raises(AssertionError, match="beside both"):
+        place_published(both, ["radius"], other.results(comparable=True))
 
 
 def test_several_quantities_each_have_their_columns() -> None:

@@ -61,7 +61,8 @@ def add_published(
 
     printed = results.comparable_rows
     if printed is None or not {*on} <= {*printed} or not {*printed} <= {*on, *values, *UNMATCHED}:
-        beside = table.assign(**{f"published_{value}": float("nan") for value in values})
+        # The rows of two tables may share an index. A merge gives a new one too.
+        beside = table.reset_index(drop=True).assign(**{f"published_{value}": float("nan") for value in values})
     else:
         known = [value for value in values if value in printed]
         renamed = printed[[*on, *known]].rename(columns={value: f"published_{value}" for value in known})

@@ -34,7 +34,7 @@ class Devices:
 
     gpus_per_job: for each job that needs a GPU; 0 if all jobs use processors.
     gpus: the UUIDs of this machine's GPUs, which its jobs share; none if a scheduler gives each job its GPU.
-    warning: what nvidia-smi and torch disagree on, or what jobs on other machines will fail of.
+    warning: what nvidia-smi and torch disagree on, or why the jobs of a scheduler will fail.
     error: why the run cannot start.
     """
 
