@@ -30,6 +30,7 @@ from robustfeatures.pipeline.study.config import read_config
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Training
+from tests.forking import run_snakemake
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
@@ -121,7 +122,7 @@ class Workspace:
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        done = self._run("snakemake", "--cores", "2", *arguments, environment={**os.environ, "PATH": path})
+        done = run_snakemake(self.folder, ["--cores", "2", *arguments], {**os.environ, "PATH": path})
         if check:
             assert_done(done)
         return done

@@ -126,6 +126,7 @@ def test_files_from_the_future(built: Workspace) -> None:
     assert built.command("status").stdout == ALL_THERE
 
 
+@pytest.mark.slow
 def test_a_single_figure_from_the_future(built: Workspace) -> None:
     """The clock is set back, and then a change is undone. The figure is drawn again, although its files look newer."""
     figure = "results/smoke/figures/B1.png"
@@ -141,6 +142,7 @@ def test_a_single_figure_from_the_future(built: Workspace) -> None:
     assert (built.folder / figure).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_single_figure_from_the_future_without_the_records_of_snakemake(built: Workspace) -> None:
     """A change is made, undone and made again. The figure is drawn again, although its files look newer."""
     figure, shown = "results/smoke/figures/B1.png", []

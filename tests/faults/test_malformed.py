@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import Workspace
 from tests.pipeline.study.test_validation import CONFIG_CASES, STUDY, STUDY_CASES
 
@@ -89,6 +91,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_malformed_files(workspace: Workspace) -> None:
     files = dict(FILES)
     for where, cases in ((STUDY, STUDY_CASES), (CONFIG, CONFIG_CASES)):

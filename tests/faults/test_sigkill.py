@@ -21,7 +21,7 @@ from robustfeatures.tools.gc import leftovers
 from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 
-KILLS = 30
+KILLS = 12
 VICTIMS = ("job", "workflow", "both")
 # A kill comes up to so many seconds after the start of the first job. Of the kills of the whole workflow, one in EARLY
 # comes up to so many seconds after the start of Snakemake.
@@ -81,7 +81,7 @@ def strike(process: subprocess.Popen[bytes], victim: str, chance: random.Random)
 
 
 @pytest.mark.slow
-def test_thirty_kills(workspace: Workspace, smoke: Workspace) -> None:
+def test_kills(workspace: Workspace, smoke: Workspace) -> None:
     chance = random.Random(0)  # noqa: S311
     kills: Counter[str] = Counter()
     completed = 0

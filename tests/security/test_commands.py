@@ -49,6 +49,7 @@ def hostile(tmp_path: Path) -> Workspace:
     return Workspace(workspace.folder)
 
 
+@pytest.mark.slow
 def test_a_study_in_such_a_folder(hostile: Workspace, tmp_path: Path) -> None:
     before = set(hostile.folder.iterdir())
     planned = hostile.snakemake("-n", "-p")

@@ -38,13 +38,16 @@ def on_slurm(folder: Path) -> Workspace:
     return workspace
 
 
-def start(workspace: Workspace, cluster: Cluster, *targets: str) -> subprocess.Popen[bytes]:
-    """Snakemake's main process; what it prints goes to `snakemake.log` in the workspace."""
+def start(workspace: Workspace, cluster: Cluster, *targets: str, **variables: str) -> subprocess.Popen[bytes]:
+    """Snakemake's main process; what it prints goes to `snakemake.log` in the workspace.
+
+    `variables` are set in its environment and in that of its jobs.
+    """
     with (workspace.folder / "snakemake.log").open("ab") as log:
         return subprocess.Popen(
             [*COMMAND, *targets],
             cwd=workspace.folder,
-            env={**cluster.environment, "ROBUSTFEATURES_CHECKPOINT_SECONDS": "0"},
+            env={**cluster.environment, "ROBUSTFEATURES_CHECKPOINT_SECONDS": "0", **variables},
             stdout=log,
             stderr=log,
             start_new_session=True,

@@ -51,6 +51,17 @@ def job_log(workspace: Workspace, job: int) -> str:
     return "".join(path.read_text() for path in logs)
 
 
+# A slow disk: saving takes most of the time of a training, in which it is ended.
+SLOW_DISK = """
+import os, sys, time
+
+def fsync(file, fsync=os.fsync):
+    time.sleep(0.05)
+    fsync(file)
+
+if "build" in sys.orig_argv:
+    os.fsync = fsync
+"""
 SAVED = "stopped by SIGTERM with a checkpoint saved"
 # The controller looks at time limits every 30 s only, so that end comes first, while most of the training is left.
 ENDS = {"TIMEOUT": "its time limit", "CANCELLED": "scancel", "FAILED": "SIGKILL"}
@@ -78,12 +89,14 @@ def _end_in_every_way(cluster: Cluster, workspace: Workspace) -> None:
 def test_a_training_goes_on_after_every_kind_of_end(cluster: Cluster, tmp_path: Path) -> None:
     """Out of time, cancelled, killed: the fourth try ends with the weights of an undisturbed run, bit for bit."""
     workspace = on_slurm(tmp_path / "work")
-    workspace.edit("workflow/studies/smoke.yaml", "    epochs: 2\n", "    epochs: 500\n")
+    workspace.edit("workflow/studies/smoke.yaml", "    epochs: 2\n", "    epochs: 50\n")
     undisturbed = Workspace(Path(shutil.copytree(workspace.folder, tmp_path / "undisturbed")))
     undisturbed.plan()
     (plan,) = (undisturbed.folder / "results/artifacts/.plan/model").glob("digits-adversarial-seed0-*.json")
     target = f"results/artifacts/model/{plan.name}"
-    process = start(workspace, cluster, target)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SLOW_DISK)
+    process = start(workspace, cluster, target, PYTHONPATH=str(tmp_path / "site"))
     with ThreadPoolExecutor() as pool:
         beside = pool.submit(undisturbed.snakemake, target)
         _end_in_every_way(cluster, workspace)

@@ -22,6 +22,8 @@ A2 = "results/smoke/tables/A2.csv"
 
 def test_a_table_whose_main_process_was_killed(cluster: Cluster, smoke: Workspace, tmp_path: Path) -> None:
     workspace = on_slurm(tmp_path / "work")
+    # Each job starts Snakemake twice, so two rows share one.
+    workspace.edit(SETTINGS, "seeds_per_job: 1", "seeds_per_job: 1\nrows_per_job: 2")
     with cluster.watch() as watch, count_computations(workspace) as found:
         first = start(workspace, cluster, A2)
         # Some jobs are finished and others are running when the main process dies.

@@ -99,6 +99,7 @@ def test_a_single_figure_builds_what_it_needs(built: Workspace) -> None:
     assert "outdated" not in pd.read_csv(claims).columns
 
 
+@pytest.mark.slow
 def test_a_single_figure_that_shows_another_plan(built: Workspace) -> None:
     """A change is made and undone. The figure is drawn again, even where Snakemake's record of it is gone."""
     figure = "results/smoke/figures/B1.png"
@@ -161,6 +162,7 @@ def test_arithmetic_of_the_attack_loop_with_the_same_result(built: Workspace) ->
     assert {reference["label"] for reference in trainings} == {"digits-adversarial-seed0"}
 
 
+@pytest.mark.slow
 def test_an_accepted_refactoring_computes_nothing(built: Workspace) -> None:
     """A module that all attacks share gets one more function. No number changes."""
     payloads, views = built.payloads(), stamps(built)
@@ -237,6 +239,7 @@ def test_a_killed_run_is_completed_by_the_next_one_with_an_edited_rule(built: Wo
     assert built.payloads() == payloads
 
 
+@pytest.mark.slow
 def test_a_result_made_again_with_other_bits_reaches_every_view(built: Workspace) -> None:
     """It was lost from the store, and another machine made it again there: no job of this checkout ran."""
     (reference,) = (built.folder / "results/artifacts/evaluation").glob("digits-standard-test-seed0-*.json")

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from robustfeatures.experiments.shared import resampling
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.yaml import read_yaml
@@ -28,6 +29,8 @@ ON_EVALUATIONS = {
     *("B2", "B3", "B5", "C1", "C2", "C3", "D3", "X2", "X3"),
 }
 TEST_IMAGES = {"kind": "subset", "split": "test", "samples": 120}
+# Of each interval over images; the project takes 1000.
+RESAMPLES = 100
 # Of the fields that cost time, the largest value that is left.
 MOST = {"epochs": 4, "steps": 2, "restarts": 2, "queries": 5}
 # Of AutoAttack the part whose length a study may set; of the others steps of which two reach the surface of the ball.
@@ -64,7 +67,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path]:
     toys = read_yaml(STUDIES / "theory.yaml")["experiments"]
     study["experiments"]["E4"]["relative_step_size"] = 0.5
     study["experiments"] = {name: settings for name, settings in study["experiments"].items() if name not in toys}
-    return built_study(tmp_path_factory.mktemp("full"), study)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resampling, "RESAMPLES", RESAMPLES)
+        return built_study(tmp_path_factory.mktemp("full"), study)
 
 
 def test_every_view_is_written(built: tuple[Plan, Path]) -> None:

@@ -6,6 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from robustfeatures.pipeline.store.remote import Remote
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.store.transfers import push
@@ -34,6 +36,7 @@ use rule * from robust as robust_*
 """
 
 
+@pytest.mark.slow
 def test_another_workflow_uses_a_table(smoke: Workspace, tmp_path: Path) -> None:
     """It has a config and a prefix of its own. Its own rules show no trace of ours. One evaluation is computed."""
     remote, folder = tmp_path / "remote", tmp_path / "other"

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import Workspace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "growth"), [("StoppedError", [1, 1]), ("UserError", [1, 2])])
 def test_memory_grows_after_a_failure_but_not_after_a_time_limit(
     workspace: Workspace, error: str, growth: list[int]

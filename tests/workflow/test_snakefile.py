@@ -119,6 +119,7 @@ def test_a_failed_job_says_why_in_the_last_lines(workspace: Workspace) -> None:
     assert (workspace.folder / log.removeprefix("  log: ")).is_file()
 
 
+@pytest.mark.slow
 def test_the_expected_time_is_that_of_the_jobs_that_run(workspace: Workspace) -> None:
     """The study has a training of many hours. Its data cannot be read, so that no run gets there."""
     give_wrong_images(workspace)

@@ -1,0 +1,72 @@
+"""A forked Snakemake is the one that a new process would be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests import forking
+from tests.conftest import hurried
+from tests.forking import run_snakemake
+
+# Prints what a process gets from the one that starts it, and the modules that no file of ours may have imported before.
+SNAKEFILE = """
+import json, os, sys
+
+umask = os.umask(0)
+os.umask(umask)
+print(json.dumps([
+    os.getcwd(), dict(os.environ), sys.argv, sys.orig_argv[1:], sys.path, sys.flags.safe_path, umask,
+    os.getpriority(os.PRIO_PROCESS, 0), sorted({"robustfeatures", "tests", "pytest", "torch"} & set(sys.modules)),
+], sort_keys=True))
+print("an error", file=sys.stderr)
+
+rule all:
+    shell: "echo ${{ANSWER-none}}; exit {config[code]}"
+"""
+
+
+@pytest.mark.parametrize(("code", "variables"), [(0, {"ANSWER": "42"}), (3, {"ANSWER": ""}), (0, {"PYTHONPATH": "/x"})])
+def test_it_equals_a_new_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, variables: dict[str, str]
+) -> None:
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    arguments = ["--cores", "1", "--quiet", "all", "--config", f"code={code}"]
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    environment = dict(os.environ)
+    command = [sys.executable, "-m", "snakemake", *arguments]
+    with hurried():
+        new = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        forked = run_snakemake(tmp_path, arguments, environment)
+    assert (new.returncode, new.stderr.count("an error")) == (1 if code else 0, 1)
+    assert (forked.args, forked.returncode, forked.stdout) == (new.args, new.returncode, new.stdout)
+    assert forked.stderr.count("an error") == 1
+
+
+def test_the_server_ends_with_the_tests(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text("rule all:\n")
+    code = (
+        "import os, sys; from pathlib import Path; from tests import forking\n"
+        "done = forking.run_snakemake(Path(sys.argv[1]), ['-n'], dict(os.environ))\n"
+        "process, address = forking._server()\n"
+        "print(done.returncode, process.pid, address.parent, flush=True); os.kill(os.getpid(), 9)"
+    )
+    root = Path(forking.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -9, done.stderr
+    returned, number, folder = done.stdout.split()
+    assert returned == "0"
+    until = time.monotonic() + 30
+    while (Path(folder).exists() or psutil.pid_exists(int(number))) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not Path(folder).exists()
+    assert not psutil.pid_exists(int(number))
