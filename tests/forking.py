@@ -111,15 +111,9 @@ def _become_snakemake(
     sys.orig_argv = [sys.executable, "-m", *sys.argv]
     for number, path in enumerate((os.devnull, *printed)):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
-    code = 1
-    try:
-        runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    # It ends as a process of its own does, so what is to be done at the exit is done.
+    runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+    sys.exit()
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from tests.forking import run_snakemake
 
 # Prints what a process gets from the one that starts it, and the modules that no file of ours may have imported before.
 SNAKEFILE = """
-import json, os, sys
+import atexit, json, os, sys
 
+atexit.register(print, "at the exit")
 umask = os.umask(0)
 os.umask(umask)
 print(json.dumps([
