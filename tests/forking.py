@@ -1,7 +1,8 @@
 """Snakemake in processes that are forked from one that has imported it: the import takes half of a short run.
 
 The first call starts a server, which ends with the process of the tests. For each call it forks a child, which does
-what `python -m snakemake` would do in that folder, with those variables. Of this package the server imports nothing.
+what `python -m snakemake` would do in that folder, with those variables. One thing differs: the seed of `hash` is the
+server's. Of this package the server imports nothing.
 """
 
 from __future__ import annotations

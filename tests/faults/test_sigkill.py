@@ -26,7 +26,7 @@ VICTIMS = ("job", "workflow", "both")
 # A kill comes up to so many seconds after the start of the first job. Of the kills of the whole workflow, one in EARLY
 # comes up to so many seconds after the start of Snakemake.
 SECONDS = 3.0
-EARLY = 5
+EARLY = 4
 
 
 def contents(workspace: Workspace) -> dict[str, str]:
@@ -93,7 +93,7 @@ def test_kills(workspace: Workspace, smoke: Workspace) -> None:
             command, cwd=workspace.folder, env=environment, stdout=log, stderr=log, start_new_session=True
         )
         victim = VICTIMS[kills.total() % len(VICTIMS)]
-        if victim == "job" or chance.randrange(EARLY):
+        if victim == "job" or kills[victim] % EARLY:
             wait_for_a_job(process)
         time.sleep(chance.uniform(0.0, SECONDS))
         if strike(process, victim, chance):

@@ -51,7 +51,7 @@ def job_log(workspace: Workspace, job: int) -> str:
     return "".join(path.read_text() for path in logs)
 
 
-# A slow disk: saving takes most of the time of a training, in which it is ended.
+# A slow disk. Most of the time goes into saving, so a training of few epochs lasts long enough to be ended three times.
 SLOW_DISK = """
 import os, sys, time
 

@@ -22,7 +22,7 @@ A2 = "results/smoke/tables/A2.csv"
 
 def test_a_table_whose_main_process_was_killed(cluster: Cluster, smoke: Workspace, tmp_path: Path) -> None:
     workspace = on_slurm(tmp_path / "work")
-    # Each job starts Snakemake twice, so two rows share one.
+    # Each job starts Snakemake twice, which takes long. So a job takes two rows.
     workspace.edit(SETTINGS, "seeds_per_job: 1", "seeds_per_job: 1\nrows_per_job: 2")
     with cluster.watch() as watch, count_computations(workspace) as found:
         first = start(workspace, cluster, A2)

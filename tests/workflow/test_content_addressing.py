@@ -62,6 +62,13 @@ def test_a_second_run_does_nothing_at_once(built: Workspace) -> None:
         pytest.fail(f"the third run, too, took {seconds:.1f} s")
 
 
+def test_the_order_of_sets_is_no_reason_to_run(built: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in ("1", "2"):
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        done = built.snakemake("-n")
+        assert "Nothing to be done" in done.stdout + done.stderr
+
+
 def files_of(experiment: str) -> set[str]:
     """What shows an experiment: its table, its figure, the claims and the page."""
     table, figure = (f"{kind}s/{experiment}" for kind in ("table", "figure"))

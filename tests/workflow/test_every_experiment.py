@@ -29,7 +29,7 @@ ON_EVALUATIONS = {
     *("B2", "B3", "B5", "C1", "C2", "C3", "D3", "X2", "X3"),
 }
 TEST_IMAGES = {"kind": "subset", "split": "test", "samples": 120}
-# Of each interval over images; the project takes 1000.
+# Each interval over images takes so many here. The project takes 1000.
 RESAMPLES = 100
 # Of the fields that cost time, the largest value that is left.
 MOST = {"epochs": 4, "steps": 2, "restarts": 2, "queries": 5}

@@ -142,7 +142,7 @@ def claims(results: Results) -> list[Claim]:
         ),
         Claim(
             "Examples that do not transfer contain no predictive non-robust features (the true class is given as often "
-            "as another wrong one, within 5 points)",
+            "as the mean of all classes but the next, within 5 points)",
             "two-pathways-2021, Section 3, Claim 1",
             "not transferring: mean share of all classes but the next, minus accuracy on D",
             list((100 - on(no, "D_shift")) / (classes - 1) - on(no, "D")) if classes > 2 else [],
