@@ -37,7 +37,7 @@ def run_snakemake(folder: Path, arguments: list[str], environment: dict[str, str
         printed = [str(Path(name) / stream) for stream in ("stdout", "stderr")]
         request = {
             "folder": str(folder),
-            "arguments": command[3:],
+            "arguments": arguments,
             "environment": environment,
             "printed": printed,
             "priority": os.getpriority(os.PRIO_PROCESS, 0),

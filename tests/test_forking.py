@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -14,6 +13,7 @@ import pytest
 from tests import forking
 from tests.conftest import hurried
 from tests.forking import run_snakemake
+from tests.slurm.cluster import until
 
 # Prints what a process gets from the one that starts it, and the modules that no file of ours may have imported before.
 SNAKEFILE = """
@@ -71,11 +71,7 @@ def test_the_server_ends_with_the_tests(tmp_path: Path) -> None:
     assert done.returncode == -9, (tmp_path / "printed").read_text()
     returned, number, folder = (tmp_path / "printed").read_text().split()[-3:]
     assert returned == "0"
-    until = time.monotonic() + 30
-    while (Path(folder).exists() or is_running(int(number))) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not Path(folder).exists()
-    assert not is_running(int(number))
+    assert until(lambda: not Path(folder).exists() and not is_running(int(number)), 30)
 
 
 def is_running(number: int) -> bool:
