@@ -101,7 +101,7 @@ def _answer(connection: socket.socket) -> Never:
 
 def _become_snakemake(
     *, folder: str, arguments: list[str], environment: dict[str, str], printed: list[str], priority: int
-) -> Never:
+) -> None:
     os.setpriority(os.PRIO_PROCESS, 0, priority)
     os.chdir(folder)
     os.environ.clear()
@@ -112,9 +112,8 @@ def _become_snakemake(
     sys.orig_argv = [sys.executable, "-m", *sys.argv]
     for number, path in enumerate((os.devnull, *printed)):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
-    # It ends as a process of its own does, so what is to be done at the exit is done.
+    # It raises SystemExit, so this process ends like a new one: what is to be done at the exit is done.
     runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
-    sys.exit()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ def test_it_equals_a_new_process(
         monkeypatch.setenv(name, value)
     environment = dict(os.environ)
     command = [sys.executable, "-m", "snakemake", *arguments]
+    # It starts with another priority than the calls have.
+    forking._server()
     with hurried():
         new = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         forked = run_snakemake(tmp_path, arguments, environment)
