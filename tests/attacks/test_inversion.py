@@ -11,7 +11,7 @@ from torch import nn
 from robustfeatures.attacks import invert
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.models.network import Network
-from tests.benchmarks.inversion import inverted, share_left
+from tests.benchmarks.inversion import inverted, light, share_left
 from tests.conftest import Digits
 
 
@@ -91,3 +91,13 @@ def test_shares_are_those_of_whole_inversions(network: Network, digits: Digits) 
         goal = network.representation(targets)
         expected = [(network.representation(images) - goal).norm(dim=1) for images in (whole, start)]
     torch.testing.assert_close(found, expected[0] / expected[1], atol=1e-3, rtol=0)
+
+
+def test_how_much_the_light_varies() -> None:
+    """Half of the pixels are 0.1 above the mean, half below. One channel has means of 0.2 and 0.6, the other of 0.3."""
+    stripes = torch.tensor([-0.1, 0.1]).repeat(4, 8)
+    means = torch.tensor([[0.2, 0.3], [0.6, 0.3]])
+    found = light(means[:, :, None, None] + stripes)
+    # 64 pixels and two images; torch divides by one less.
+    assert found["sd within images"] == pytest.approx(0.1 * (64 / 63) ** 0.5, abs=1e-6)
+    assert found["sd of their means"] == pytest.approx((0.4 / 2**0.5 + 0) / 2, abs=1e-6)

@@ -1,8 +1,9 @@
 """How near inversions come to the representation that they seek, against their steps.
 
 `python -m tests.benchmarks.inversion results/artifacts/model/<source>.json results/artifacts/data/<data>.json` prints
-the distance that is left, as a share of that at the start. From it the steps of D_R and D_NR are chosen. With
-`--learner` it also prints how many of the inversions another network classifies as their targets.
+the distance that is left, as a share of that at the start. From it the steps of D_R and D_NR are chosen. It also prints
+how much the light varies, of the inversions and of their targets. With `--learner` it prints how many of the inversions
+another network classifies as their targets.
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ def share_left(network: Network, start: Tensor, images: Tensor, targets: Tensor)
     return left / first
 
 
+def light(images: Tensor) -> dict[str, float]:
+    """How much the light of `images` (N, C, H, W) varies: within an image, and from the mean of one to that of another.
+
+    Both are standard deviations, in the mean over the channels, and the first over the images.
+    """
+    within, means = images.std(dim=(2, 3)).mean(), images.mean(dim=(2, 3)).std(dim=0).mean()
+    return {"sd within images": within.item(), "sd of their means": means.item()}
+
+
 def main(
     model: Annotated[Path, typer.Argument(help="The reference of the source network.")],
     data: Annotated[Path, typer.Argument(help="The reference of its data set.")],
@@ -73,7 +83,7 @@ def main(
     threads: int = 2,
     store: Path | None = None,
 ) -> None:
-    """Print the share of the distance that is left, mean and quantiles over images, and the accuracy of a learner."""
+    """Print the share of the distance that is left, how much the light varies, and the accuracy of a learner."""
     torch.set_num_threads(threads)
     network = load_model(model, store=store, device=device)
     original = open_dataset(data, split, store=store)
@@ -98,12 +108,14 @@ def main(
         shares = torch.cat(left[count])
         line = {"steps": count, "mean": shares.mean().item()}
         line |= {f"{quantile:.0%}": shares.quantile(quantile).item() for quantile in QUANTILES}
+        line |= light(torch.cat(made[count]))
         if second is not None:
             line["accuracy (%)"] = percent(accuracy(second, InMemory(torch.cat(made[count])), labels))
         lines.append(line)
     began_at = f"noise of {noise_deviation:g}" if start == "noise" else start
     typer.echo(f"{model.stem}, {began_at}, {len(rows)} images, step {step_size:g}, {precision}\n")
     typer.echo(pd.DataFrame(lines).round(3).to_markdown(index=False))
+    typer.echo("\ntargets: " + ", ".join(f"{name} {value:.3f}" for name, value in light(targets).items()))
 
 
 if __name__ == "__main__":
