@@ -55,16 +55,20 @@ def test_commands_run_as_written(path: Path, reader: Reader) -> None:
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "docs").glob("*/*.yaml")), ids=page_id)
 def test_the_studies_beside_results_can_be_read(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are copied to the other studies, which they may extend; `study.yaml` gets the name of its folder.
+    """They are copied to the other studies, and may extend these and one another.
 
-    The name also tells whether their images are photographs.
+    `study.yaml` gets the name of its folder, another file that of its folder and its own. The folder's name also tells
+    whether their images are photographs.
     """
     for folder in ("mnist10k/train", "cifar10"):
         (tmp_path / "results" / "raw" / folder).mkdir(parents=True)
     shutil.copytree(REPOSITORY / "workflow" / "studies", tmp_path / "studies")
-    shutil.copy(path.with_name("study.yaml"), tmp_path / "studies" / f"{path.parent.name}.yaml")
+    copies = {}
+    for each in path.parent.glob("*.yaml"):
+        name = path.parent.name if each.name == "study.yaml" else f"{path.parent.name}-{each.stem}"
+        copies[each] = shutil.copy(each, tmp_path / "studies" / f"{name}.yaml")
     monkeypatch.chdir(tmp_path)
-    study = read_study(shutil.copy(path, tmp_path / "studies" / "copied.yaml"))
+    study = read_study(copies[path])
     assert study.experiments
     sets = [study.data, *(study.other_data or {}).values()]
     of_cifar10 = any("cifar10" in f"{each.source} {each.path}" for each in sets if each)
