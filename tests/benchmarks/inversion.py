@@ -105,12 +105,12 @@ def main(
     labels = torch.from_numpy(original.labels[rows]).to(device)
     lines = []
     for count in counts:
-        shares = torch.cat(left[count])
+        shares, found = torch.cat(left[count]), torch.cat(made[count])
         line = {"steps": count, "mean": shares.mean().item()}
         line |= {f"{quantile:.0%}": shares.quantile(quantile).item() for quantile in QUANTILES}
-        line |= light(torch.cat(made[count]))
+        line |= light(found)
         if second is not None:
-            line["accuracy (%)"] = percent(accuracy(second, InMemory(torch.cat(made[count])), labels))
+            line["accuracy (%)"] = percent(accuracy(second, InMemory(found), labels))
         lines.append(line)
     began_at = f"noise of {noise_deviation:g}" if start == "noise" else start
     typer.echo(f"{model.stem}, {began_at}, {len(rows)} images, step {step_size:g}, {precision}\n")
