@@ -144,6 +144,16 @@ def test_schema_and_reader_agree(schema: Draft202012Validator, name: str, tmp_pa
         ({"extends": "smoke", "derived": {"D_rand": {"method": {"epsilon": 0.5}}}}, False),
         ({"extends": "smoke", "derived": {"D_rand": None}, "robustness": None, "experiments": {"A2": None}}, True),
         ({"extends": "smoke", "experiments": {"A77": None}}, False),
+        (
+            {
+                "extends": "smoke",
+                "experiments": {"*": None, "A1": {}},
+                "derived": {"*": None, "D_rand": {"source": "x"}},
+            },
+            True,
+        ),
+        ({"extends": "smoke", "experiments": {"*": {}}}, False),
+        ({"extends": "smoke", "derived": {"*D_rand": None}}, False),
         # A list replaces what was there, so its items are whole.
         ({"extends": "smoke", "robustness": {"attacks": [{"kind": "noise"}]}}, False),
         ({"extends": 3}, False),

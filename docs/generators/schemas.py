@@ -13,6 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.extends import ALL_OTHERS
 from robustfeatures.pipeline.study.study import Study
 from robustfeatures.tools.field_docs import read_field_docs
 
@@ -139,7 +140,9 @@ def _allow_changes(schema: Schema, named: list[str]) -> Schema:
     if "properties" in schema:
         found["properties"] = {
             name: _allow_null(_allow_changes(one, named)) for name, one in schema["properties"].items()
-        }
+        } | {ALL_OTHERS: {"type": "null"}}
+    if "propertyNames" in schema:
+        found["propertyNames"] = {"anyOf": [schema["propertyNames"], {"const": ALL_OTHERS}]}
     if isinstance(schema.get("additionalProperties"), dict):
         found["additionalProperties"] = _allow_null(_allow_changes(schema["additionalProperties"], named))
     return found

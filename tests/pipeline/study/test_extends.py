@@ -126,6 +126,18 @@ def test_a_chain(folder: Path) -> None:
     assert (study.title, study.seeds, set(study.experiments)) == ("Third", (1,), {"A1", "A7", "A10", "B1"})
 
 
+def test_a_star_stands_for_all_other_names(folder: Path) -> None:
+    """What the file names beside it is merged, wherever it stands, and may be new."""
+    base = {"a": {"b": {"c": 1, "d": 2}, "e": 3, "f": 4}, "g": 5}
+    write(folder, "base", base)
+    path = write(folder, "child", {"extends": "base", "a": {"b": {"d": 6}, "*": None, "h": 7}})
+    assert read_values(path).values == {"a": {"b": {"c": 1, "d": 6}, "h": 7}, "g": 5}
+    write(folder, "grandchild", {"extends": "child", "a": {"*": None}})
+    assert read_values(folder / "grandchild.yaml").values == {"a": {}, "g": 5}
+    study = read_study(write(folder, "one", {"extends": "smoke", "experiments": {"*": None, "A10": {"images": 3}}}))
+    assert study.experiments == {"A10": {"images": 3}}
+
+
 def test_a_circle_is_refused(folder: Path) -> None:
     for name, base in (("a", "b"), ("b", "c"), ("c", "b"), ("own", "own")):
         write(folder, name, {"extends": base})
@@ -150,6 +162,7 @@ def test_a_circle_is_refused(folder: Path) -> None:
             "child",
             "training.standrad: null removes a value, but the extended study has none (did you mean 'standard'?)",
         ),
+        ({"experiments": {"*": {}}}, "child", "experiments.*: it must be null, which removes all other names"),
         ({"seeds": None}, "child", "seeds: the field is missing"),
         ({"training": {"standard": {"epochs": None}}}, "child", "training.standard.epochs: the field is missing"),
         ({"robustness": {"eps": [0.5, 0.5]}}, "child", "robustness.eps: a radius appears twice"),

@@ -5,7 +5,7 @@
 - Fields of both files are merged by name, at every depth. A network with another `name` is new: it keeps no field, such
   as the width, of the network in its place.
 - A list, a number or a text replaces what the extended study has there. A list is never merged.
-- `null` removes what the extended study has there.
+- `null` removes what the extended study has there. `"*": null` removes all that this file does not name beside it.
 
 The extended study may itself extend another one. YAML's anchors end with their file: who changes one training changes
 none that was copied from it. The result is checked as a whole, as if it stood in one file.
@@ -21,6 +21,8 @@ from typing import Any
 
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.pipeline.study.yaml import read_yaml
+
+ALL_OTHERS = "*"
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def read_values(path: Path) -> StudyValues:
     """Read a study's file, and merge its values into those of the study that it extends.
 
     Raises:
-        UserError: a file cannot be read; the extended study is unknown, or extends this one; or `null` removes nothing.
+        UserError: a file cannot be read; the extended study is unknown, or extends this one; `null` removes nothing;
+            or `*` has a value.
     """
     return _read(path, ())
 
@@ -99,7 +102,7 @@ def _merge(
     """The base with the changes of the file `path`, which becomes the origin of every changed field."""
     # YAML's aliases are one object in several places, so nothing is changed in place.
     merged = dict(base)
-    for name, value in changes.items():
+    for name, value in _name_all_others(base, changes, prefix, path).items():
         place = f"{prefix}{name}"
         old = merged.get(name)
         if isinstance(old, dict) and isinstance(value, dict) and not _is_renamed(old, value):
@@ -115,6 +118,16 @@ def _merge(
         if value is None:
             del merged[name]
     return merged
+
+
+def _name_all_others(base: Mapping[Any, Any], changes: Mapping[Any, Any], prefix: str, path: Path) -> Mapping[Any, Any]:
+    """The changes with `null` for each name of the base that they lack, in place of `*`."""
+    if ALL_OTHERS not in changes:
+        return changes
+    if changes[ALL_OTHERS] is not None:
+        raise UserError(f"{path}: {prefix}{ALL_OTHERS}: it must be null, which removes all other names")
+    others = dict.fromkeys(name for name in base if name not in changes)
+    return others | {name: value for name, value in changes.items() if name != ALL_OTHERS}
 
 
 def _is_renamed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> bool:
