@@ -94,6 +94,25 @@ def test_a_stage_without_a_finished_job_takes_what_is_estimated(made: Made) -> N
         assert "once a job of each stage has finished" in printed(state)
 
 
+def test_a_stage_without_a_finished_job_is_as_fast_as_the_others(made: Made) -> None:
+    """Networks that take a tenth of what is asked for them: so do all other artifacts, but for reading data."""
+    (data,) = [recipe for recipe in made.plan.recipes.values() if recipe.stage.name == "data"]
+    models = [recipe for recipe in made.plan.recipes.values() if recipe.stage.name == "model"]
+    asked = {
+        name: estimate(recipe).seconds(gpu=False, threads=1, parts=1) for name, recipe in made.plan.recipes.items()
+    }
+    for recipe in models:
+        made.make(recipe, asked[recipe.name] / 10)
+    state = find_state(made.plan, made.artifacts, made.store)
+    others = sum(seconds for name, seconds in asked.items() if name not in {data.name, *(each.name for each in models)})
+    assert state.seconds_left == pytest.approx(asked[data.name] + others / 10)
+    assert "time left: roughly " in printed(state)
+    assert "once a job of each stage has finished" in printed(state)
+    # Reading says nothing of computing.
+    made.make(data, 1.0)
+    assert find_state(made.plan, made.artifacts, made.store).seconds_left == pytest.approx(others / 10)
+
+
 def test_a_job_of_several_tries_took_all_of_them(made: Made) -> None:
     *others, last = [recipe for recipe in made.plan.recipes.values() if recipe.stage.name == "evaluation"]
     left = []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from robustfeatures.errors import make_printable
 from robustfeatures.experiments.shared.units import percent
@@ -20,6 +20,11 @@ from robustfeatures.pipeline.store.store import Store
 
 if TYPE_CHECKING:
     from rich.console import Group
+
+# The stage that computes nothing.
+READING = "data"
+# What an expected time is taken from: finished artifacts of the same stages, of others, or what is asked of a cluster.
+Basis = Literal["stages", "others", "request"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,28 @@ class Running:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """What the finished artifacts of a study took, in all tries, over what is asked of a cluster for them.
+
+    `of_others` is that of all stages which train, attack, evaluate or measure together; None before the first of them.
+    """
+
+    by_stage: Mapping[str, float]
+    of_others: float | None
+
+    def ratio(self, stage: str) -> float:
+        """That of a stage, else of the others. Reading data says nothing of computing, nor computing of reading."""
+        others = 1.0 if stage == READING or self.of_others is None else self.of_others
+        return self.by_stage.get(stage, others)
+
+    def find_basis(self, stages: Collection[str]) -> Basis:
+        """What the time of artifacts of these stages is taken from."""
+        if all(stage in self.by_stage for stage in stages):
+            return "stages"
+        return "request" if self.of_others is None else "others"
+
+
+@dataclass(frozen=True)
 class State:
     """How far a study is.
 
@@ -46,7 +73,7 @@ class State:
     running: the jobs of all studies of the store.
     at_once: how many of them make what is missing here.
     seconds_left: what the missing artifacts take one after another; None before the first artifact is there.
-    is_guess: whether a stage of theirs has no finished artifact, so that its seconds are those asked of a cluster.
+    basis: what these seconds are taken from.
     store: the folder of payloads.
     lost: how many of the missing artifacts were made, but their payloads are not in the store.
     """
@@ -56,7 +83,7 @@ class State:
     running: Sequence[Running]
     at_once: int
     seconds_left: float | None
-    is_guess: bool
+    basis: Basis
     store: Path
     lost: int
 
@@ -67,9 +94,9 @@ class State:
         at_once = max(1, self.at_once)
         jobs = "one job" if at_once == 1 else f"{at_once} jobs"
         left = f"{format_duration(self.seconds_left / at_once)} with {jobs} at once"
-        if self.is_guess:
-            return f"time left: at most about {left}; better known once a job of each stage has finished"
-        return f"time left: about {left}"
+        how = {"stages": "about", "others": "roughly", "request": "at most about"}[self.basis]
+        later = "" if self.basis == "stages" else "; better known once a job of each stage has finished"
+        return f"time left: {how} {left}{later}"
 
 
 def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
@@ -85,13 +112,13 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     lacking = {recipe.digest: recipe for name in missing if (recipe := plan.recipes.get(name)) is not None}
     own = _match(lacking.values(), running, artifacts)
     computed = [recipe for recipe in lacking.values() if recipe.name not in plan.same_networks]
-    ratios = _ratios(plan, artifacts)
-    left = _expect(computed, own, ratios, artifacts)
-    is_guess = any(recipe.stage.name not in ratios for recipe in computed)
+    pace = _find_pace(plan, artifacts)
+    left = _expect(computed, own, pace, artifacts)
+    basis = pace.find_basis({recipe.stage.name for recipe in computed})
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
-    return State(counts, missing, running, sum(map(len, own.values())), left, is_guess, store.root, lost)
+    return State(counts, missing, running, sum(map(len, own.values())), left, basis, store.root, lost)
 
 
 def _find_running(store: Store) -> Iterator[Running]:
@@ -116,8 +143,7 @@ def _match(missing: Iterable[Recipe], running: Sequence[Running], artifacts: Art
     return {digest: jobs[key] for digest, key in keys.items() if key is not None and key in jobs}
 
 
-def _ratios(plan: Plan, artifacts: Artifacts) -> dict[str, float]:
-    """What the finished artifacts took, in all tries, over what was estimated for them, by stage."""
+def _find_pace(plan: Plan, artifacts: Artifacts) -> Pace:
     took: defaultdict[str, float] = defaultdict(float)
     estimated: defaultdict[str, float] = defaultdict(float)
     for name, recipe in plan.recipes.items():
@@ -127,7 +153,11 @@ def _ratios(plan: Plan, artifacts: Artifacts) -> dict[str, float]:
             # The seconds are those of the last try. Those of computing are of all tries, and of all parts.
             took[stage] += max(built["seconds"], built["computing_seconds"])
             estimated[stage] += _estimate(recipe)
-    return {stage: took[stage] / estimated[stage] for stage in took}
+    computing = took.keys() - {READING}
+    of_others = (
+        sum(took[stage] for stage in computing) / sum(estimated[stage] for stage in computing) if computing else None
+    )
+    return Pace({stage: took[stage] / estimated[stage] for stage in took}, of_others)
 
 
 def _estimate(recipe: Recipe) -> float:
@@ -136,20 +166,16 @@ def _estimate(recipe: Recipe) -> float:
 
 
 def _expect(
-    missing: Sequence[Recipe], own: Mapping[str, Sequence[Running]], ratios: Mapping[str, float], artifacts: Artifacts
+    missing: Sequence[Recipe], own: Mapping[str, Sequence[Running]], pace: Pace, artifacts: Artifacts
 ) -> float | None:
-    """The seconds that artifacts take one after another; a job at work knows its own. `own` are the jobs by digest.
-
-    A stage without a finished artifact takes what its jobs ask a cluster for, which is ample. How fast other stages
-    were says nothing: reading a data set takes less than its estimate on every machine.
-    """
-    if missing and not ratios:
+    """The seconds that artifacts take one after another; a job at work knows its own. `own` are the jobs by digest."""
+    if missing and not pace.by_stage:
         return None
     seconds = 0.0
     # A task that makes several seeds has its parts under its own name.
     tasks = find_task_names(artifacts) if own else {}
     for recipe in missing:
-        whole = _estimate(recipe) * ratios.get(recipe.stage.name, 1.0)
+        whole = _estimate(recipe) * pace.ratio(recipe.stage.name)
         jobs = own.get(recipe.digest, ())
         parts = max((job.parts for job in jobs), default=1)
         finished = sum(path.exists() for path in artifacts.parts(tasks.get(recipe.name, recipe.name), parts))
