@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -18,7 +21,8 @@ from robustfeatures.pipeline.plan.tasks import Task, make_tasks, plan_copies
 from robustfeatures.pipeline.run.speed import Speed, measure_speed
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.config import Config
-from robustfeatures.tools.expectation import expect, measure_in_a_process
+from robustfeatures.tools import expectation
+from robustfeatures.tools.expectation import expect, measure_in_processes
 from tests.conftest import REPOSITORY
 
 STUDIES = REPOSITORY / "workflow" / "studies"
@@ -55,8 +59,11 @@ def test_the_time_of_an_adversarial_training(tmp_path: Path) -> None:
     # Two of the three at once.
     assert float(total) == pytest.approx(1.5 * hours, abs=0.1)
     assert float(longest) == pytest.approx(hours, abs=0.1)
-    assert asked == (Architecture(name="resnet50"), (3, 32, 32), "bfloat16", "cpu", 2)
-    assert "resnet50, bfloat16, 2 threads, 1000 images a second in training, 2000 in each step" in measured
+    assert asked == (Architecture(name="resnet50"), (3, 32, 32), "bfloat16", "cpu", 2, 2)
+    assert (
+        "resnet50, bfloat16, 2 threads, in each of 2 jobs at once: "
+        "1000 images a second in training, 2000 in each step" in measured
+    )
 
 
 @pytest.mark.parametrize("emulated", [True, False])
@@ -102,17 +109,27 @@ def test_several_gpus_share_a_training(tmp_path: Path) -> None:
     assert hours[0] == pytest.approx(4 * hours[1], rel=0.01)
 
 
+def told_of_three_trainings(folder: Path, *, cores: int, gpus: int, device: str) -> tuple[str, list[int]]:
+    """The line for three trainings of two threads each, and how many processes were measured."""
+    text = (STUDIES / "smoke.yaml").read_text().replace("steps: 2}", "steps: 2}\n    epochs: 100000000")
+    (folder / "three.yaml").write_text(text.replace("seeds: [0]", "seeds: [0, 1, 2]"))
+    config, artifacts = Config(study="three", threads_per_job=2, seeds_per_job=1), Artifacts(folder)
+    plan = unfold(config, folder)
+    tasks = [task for task in make_tasks(plan, config, 1) if task.name.startswith("model/digits-adversarial")]
+    asked: list[int] = []
+
+    def measure(*arguments: Any) -> Speed:
+        asked.append(arguments[-1])
+        return Speed(100.0, 200.0)
+
+    line = expect(plan, tasks, artifacts, config, cores=cores, device=device, gpus=gpus, measure=measure)
+    assert line is not None
+    return line, asked
+
+
 @pytest.mark.parametrize(("cores", "gpus", "at_once"), [(8, 1, 1), (8, 2, 2), (8, 8, 3), (4, 8, 2), (1, 8, 1)])
 def test_several_gpus_do_several_jobs_at_once(tmp_path: Path, cores: int, gpus: int, at_once: int) -> None:
-    """Three trainings of two threads each."""
-    text = (STUDIES / "smoke.yaml").read_text().replace("steps: 2}", "steps: 2}\n    epochs: 100000000")
-    (tmp_path / "three.yaml").write_text(text.replace("seeds: [0]", "seeds: [0, 1, 2]"))
-    config = Config(study="three", threads_per_job=2)
-    plan = unfold(config, tmp_path)
-    tasks = [task for task in make_tasks(plan, config, 1) if task.name.startswith("model/digits-adversarial")]
-    speed, artifacts = Speed(100.0, 200.0), Artifacts(tmp_path)
-    line = expect(plan, tasks, artifacts, config, cores=cores, device="cuda", gpus=gpus, measure=lambda *_: speed)
-    assert line is not None
+    line, _ = told_of_three_trainings(tmp_path, cores=cores, gpus=gpus, device="cuda")
     found = LINE.fullmatch(line)
     assert found is not None, line
     total, longest = float(found[2]), float(found[5])
@@ -206,9 +223,31 @@ def test_a_speed_says_whether_it_is_emulated(
     assert measure_speed(Architecture(name="linear"), (1, 2, 2), precision, "cpu", 1).emulated == emulated
 
 
-def test_a_speed_is_measured_in_another_process(tmp_path: Path) -> None:
-    speed = measure_in_a_process(Architecture(name="small-cnn"), (1, 8, 8), "float32", "cpu", 1)
+def test_a_speed_is_the_mean_of_processes_that_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds, all_there = iter([Speed(100.0, 300.0), Speed(50.0, 100.0, emulated=True)]), Barrier(2, timeout=60)
+
+    def run(module: str, argument: str) -> str:
+        all_there.wait()
+        return json.dumps(asdict(next(speeds)))
+
+    monkeypatch.setattr(expectation, "run_module", run)
+    measured = measure_in_processes(Architecture(name="small-cnn"), (1, 8, 8), "float32", "cpu", 1, 2)
+    assert (measured.updates, measured.attack_steps) == (75.0, 200.0)
+
+
+def test_a_speed_is_measured_in_other_processes() -> None:
+    speed = measure_in_processes(Architecture(name="small-cnn"), (1, 8, 8), "float32", "cpu", 1, 2)
     assert min(speed.updates, speed.attack_steps) > 0
+
+
+@pytest.mark.parametrize(
+    ("cores", "device", "at_once"), [(1, "cpu", 1), (5, "cpu", 2), (64, "cpu", 3), (64, "cuda", 1)]
+)
+def test_as_many_processes_are_measured_as_jobs_run(cores: int, device: str, at_once: int, tmp_path: Path) -> None:
+    """Three trainings of two threads each; on GPUs, one process."""
+    line, asked = told_of_three_trainings(tmp_path, cores=cores, gpus=2, device=device)
+    assert asked == [at_once]
+    assert ("in one job:" if at_once == 1 else f"in each of {at_once} jobs at once:") in line
 
 
 def test_a_machine_that_cannot_be_measured_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from robustfeatures.errors import UserError
@@ -31,17 +33,23 @@ if TYPE_CHECKING:
 
 # With shorter jobs nothing is measured.
 LONG_SECONDS = 3600
+MEASURING = "robustfeatures.pipeline.run.speed"
 
-Measure = Callable[["Architecture", tuple[int, int, int], "Precision", str, int], Speed]
+Measure = Callable[["Architecture", tuple[int, int, int], "Precision", str, int, int], Speed]
 
 
-def measure_in_a_process(
-    architecture: Architecture, image_shape: tuple[int, int, int], precision: Precision, device: str, threads: int
+def measure_in_processes(
+    architecture: Architecture,
+    image_shape: tuple[int, int, int],
+    precision: Precision,
+    device: str,
+    threads: int,
+    at_once: int,
 ) -> Speed:
-    """`measure_speed` in a process of its own.
+    """The mean of `measure_speed` in several processes at once, because jobs slow each other down.
 
     Raises:
-        UserError: the process failed.
+        UserError: a process failed.
     """
     own = parse_own(architecture.name)
     given = {
@@ -53,9 +61,13 @@ def measure_in_a_process(
         "threads": threads,
     }
     try:
-        return Speed(**json.loads(run_module("robustfeatures.pipeline.run.speed", json.dumps(given))))
+        with ThreadPoolExecutor(at_once) as pool:
+            printed = list(pool.map(run_module, [MEASURING] * at_once, [json.dumps(given)] * at_once))
     except UserError as error:
         raise UserError(f"the speed of this machine could not be measured: {error}") from error
+    found = [Speed(**json.loads(text)) for text in printed]
+    updates, attack_steps = (fmean(getattr(each, name) for each in found) for name in ("updates", "attack_steps"))
+    return Speed(updates, attack_steps, found[0].emulated)
 
 
 def expect(
@@ -67,7 +79,7 @@ def expect(
     cores: int,
     device: str,
     gpus: int = 1,
-    measure: Measure = measure_in_a_process,
+    measure: Measure = measure_in_processes,
 ) -> str | None:
     """One line with the expected time of a plan's missing jobs; None if none of them has to compute for an hour.
 
@@ -75,7 +87,7 @@ def expect(
     the network with the most work, with the precision and the threads of its jobs. The time is that of training,
     attacking and evaluating alone. Attacks may take less, because they leave out images that are broken. Each part of a
     job counts as a job, and the one that joins them does not. `cores` are those of all jobs, `device` is "cpu" or
-    "cuda". With "cuda" so many `gpus` compute at once.
+    "cuda". With "cuda" so many `gpus` compute at once. With "cpu" as many processes are measured as jobs run at once.
     """
     jobs = {task.name: count for task in tasks if (count := _count_jobs(task, artifacts))}
     missing = {task.name: task for task in tasks if task.name in jobs}
@@ -95,8 +107,10 @@ def expect(
     architecture, size = network_of(recipe), original_data_size(recipe)
     assert size is not None
     count = sum(jobs.values())
+    at_once = cores // threads if device == "cpu" else max(1, min(cores // threads, gpus))
+    measured = min(at_once, count) if device == "cpu" else 1
     try:
-        speed = measure(architecture, size.shape, largest.precision, device, threads)
+        speed = measure(architecture, size.shape, largest.precision, device, threads, measured)
     except UserError as error:
         return f"{count} jobs, some of them long; {error}"
     per_forward = forward_operations(architecture, size.shape)
@@ -112,20 +126,21 @@ def expect(
         name: 1 if device == "cpu" else max((found.processes for _, found in job), default=1)
         for name, job in work.items()
     }
-    at_once = min(cores // threads, cores if device == "cpu" else gpus)
-    total = max(sum(hours[name] * jobs[name] * used[name] for name in hours) / max(1, at_once), hours[longest])
+    total = max(sum(hours[name] * jobs[name] * used[name] for name in hours) / at_once, hours[longest])
     part = "" if missing[longest].parts == 1 else "each part of "
     return (
         f"{count} jobs, expected to take {total:.1f} h on this machine with {cores} cores; the longest, "
-        f"{part}{longest}, {hours[longest]:.1f} h. {_describe_speed(speed, architecture, largest.precision, threads)}"
+        f"{part}{longest}, {hours[longest]:.1f} h. "
+        f"{_describe_speed(speed, architecture, largest.precision, threads, measured)}"
     )
 
 
-def _describe_speed(speed: Speed, architecture: Architecture, precision: Precision, threads: int) -> str:
+def _describe_speed(speed: Speed, architecture: Architecture, precision: Precision, threads: int, at_once: int) -> str:
     """What was measured, with what."""
+    jobs = "one job" if at_once == 1 else f"each of {at_once} jobs at once"
     width = "" if architecture.width is None else f" of width {architecture.width}"
     line = (
-        f"Measured: {architecture.name}{width}, {precision}, {threads} threads, "
+        f"Measured: {architecture.name}{width}, {precision}, {threads} threads, in {jobs}: "
         f"{speed.updates:.0f} images a second in training, {speed.attack_steps:.0f} in each step of an attack."
     )
     if speed.emulated:
