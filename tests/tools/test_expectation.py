@@ -60,9 +60,9 @@ def test_the_time_of_an_adversarial_training(tmp_path: Path) -> None:
     assert float(total) == pytest.approx(1.5 * hours, abs=0.1)
     assert float(longest) == pytest.approx(hours, abs=0.1)
     assert asked == (Architecture(name="resnet50"), (3, 32, 32), "bfloat16", "cpu", 2, 2)
-    assert (
-        "resnet50, bfloat16, 2 threads, in each of 2 jobs at once: "
-        "1000 images a second in training, 2000 in each step" in measured
+    assert measured.startswith(
+        "Measured in each of 2 jobs at once with 2 threads: resnet50, bfloat16, "
+        "1000 images a second in training, 2000 in each step"
     )
 
 
@@ -247,7 +247,7 @@ def test_as_many_processes_are_measured_as_jobs_run(cores: int, device: str, at_
     """Three trainings of two threads each; on GPUs, one process."""
     line, asked = told_of_three_trainings(tmp_path, cores=cores, gpus=2, device=device)
     assert asked == [at_once]
-    assert ("in one job:" if at_once == 1 else f"in each of {at_once} jobs at once:") in line
+    assert f"Measured in {'one job' if at_once == 1 else f'each of {at_once} jobs at once'} with " in line
 
 
 def test_a_machine_that_cannot_be_measured_says_so(tmp_path: Path) -> None:

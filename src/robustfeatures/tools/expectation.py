@@ -140,7 +140,8 @@ def _describe_speed(speed: Speed, architecture: Architecture, precision: Precisi
     jobs = "one job" if at_once == 1 else f"each of {at_once} jobs at once"
     width = "" if architecture.width is None else f" of width {architecture.width}"
     line = (
-        f"Measured: {architecture.name}{width}, {precision}, {threads} threads, in {jobs}: "
+        f"Measured in {jobs} with {threads} thread{'' if threads == 1 else 's'}: "
+        f"{architecture.name}{width}, {precision}, "
         f"{speed.updates:.0f} images a second in training, {speed.attack_steps:.0f} in each step of an attack."
     )
     if speed.emulated:
