@@ -153,6 +153,7 @@ def test_schema_and_reader_agree(schema: Draft202012Validator, name: str, tmp_pa
             True,
         ),
         ({"extends": "smoke", "experiments": {"*": {}}}, False),
+        ({"extends": "smoke", "derived": {"*": {}}}, False),
         ({"extends": "smoke", "derived": {"*D_rand": None}}, False),
         # A list replaces what was there, so its items are whole.
         ({"extends": "smoke", "robustness": {"attacks": [{"kind": "noise"}]}}, False),

@@ -24,7 +24,9 @@ CHANGED = "-changed"
 # The reader of studies takes 8/255 for a number; to an editor it is text.
 FRACTION = {"type": "string", "pattern": r"^\d+/\d+$"}
 SEEDS = "Which of the study's seeds the experiment uses; by default all."
-EXTENDS = "A study in the same folder. This file then has only what it changes; null removes a value."
+EXTENDS = (
+    'A study in the same folder. This file then has only what it changes; null removes a value, "*": null all others.'
+)
 
 
 class _Documented(GenerateJsonSchema):
@@ -125,7 +127,7 @@ def _find_changed(definitions: Mapping[str, Schema]) -> dict[str, Schema]:
 
 
 def _allow_changes(schema: Schema, named: list[str]) -> Schema:
-    """The same schema without required fields and with null for any value; lists are replaced as a whole.
+    """The same schema without required fields and with null for any value and for `*`; lists are replaced as a whole.
 
     The definitions that it names are added to `named`.
     """
@@ -140,7 +142,9 @@ def _allow_changes(schema: Schema, named: list[str]) -> Schema:
     if "properties" in schema:
         found["properties"] = {
             name: _allow_null(_allow_changes(one, named)) for name, one in schema["properties"].items()
-        } | {ALL_OTHERS: {"type": "null"}}
+        }
+    if schema.get("type") == "object":
+        found["properties"] = {**found.get("properties", {}), ALL_OTHERS: {"type": "null"}}
     if "propertyNames" in schema:
         found["propertyNames"] = {"anyOf": [schema["propertyNames"], {"const": ALL_OTHERS}]}
     if isinstance(schema.get("additionalProperties"), dict):

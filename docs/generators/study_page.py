@@ -16,7 +16,7 @@ A study is a file of `workflow/studies/`. Here are its fields, and those of [con
 - A field that is not listed is an error. `snakemake -n --config study=NAME` checks a study.
 - `extends: NAME` takes another study of the folder, and the file then has only what it changes. Fields are merged by
   name, lists and single values replace what was there, and `null` removes it. A network with another `name` is new.
-  `"*": null` removes all names that the file does not have beside it.
+  `"*": null`, with the quotes, removes all names that the file does not have beside it.
 - Editors with a YAML language server check and complete a study whose first line is
   `# yaml-language-server: $schema=../schemas/study.schema.json`; `robustfeatures new` writes it.
 """

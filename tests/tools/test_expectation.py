@@ -61,7 +61,7 @@ def test_the_time_of_an_adversarial_training(tmp_path: Path) -> None:
     assert float(longest) == pytest.approx(hours, abs=0.1)
     assert asked == (Architecture(name="resnet50"), (3, 32, 32), "bfloat16", "cpu", 2, 2)
     assert measured.startswith(
-        "Measured in each of 2 jobs at once with 2 threads: resnet50, bfloat16, "
+        "Measured in each of 2 processes at once with 2 threads: resnet50, bfloat16, "
         "1000 images a second in training, 2000 in each step"
     )
 
@@ -109,13 +109,13 @@ def test_several_gpus_share_a_training(tmp_path: Path) -> None:
     assert hours[0] == pytest.approx(4 * hours[1], rel=0.01)
 
 
-def told_of_three_trainings(folder: Path, *, cores: int, gpus: int, device: str) -> tuple[str, list[int]]:
-    """The line for three trainings of two threads each, and how many processes were measured."""
+def expect_three_trainings(folder: Path, *, cores: int, gpus: int, device: str) -> tuple[str, list[int]]:
+    """The line for a study with three long trainings of two threads each, and how many processes were measured."""
     text = (STUDIES / "smoke.yaml").read_text().replace("steps: 2}", "steps: 2}\n    epochs: 100000000")
     (folder / "three.yaml").write_text(text.replace("seeds: [0]", "seeds: [0, 1, 2]"))
     config, artifacts = Config(study="three", threads_per_job=2, seeds_per_job=1), Artifacts(folder)
     plan = unfold(config, folder)
-    tasks = [task for task in make_tasks(plan, config, 1) if task.name.startswith("model/digits-adversarial")]
+    tasks = make_tasks(plan, config, 1)
     asked: list[int] = []
 
     def measure(*arguments: Any) -> Speed:
@@ -129,7 +129,7 @@ def told_of_three_trainings(folder: Path, *, cores: int, gpus: int, device: str)
 
 @pytest.mark.parametrize(("cores", "gpus", "at_once"), [(8, 1, 1), (8, 2, 2), (8, 8, 3), (4, 8, 2), (1, 8, 1)])
 def test_several_gpus_do_several_jobs_at_once(tmp_path: Path, cores: int, gpus: int, at_once: int) -> None:
-    line, _ = told_of_three_trainings(tmp_path, cores=cores, gpus=gpus, device="cuda")
+    line, _ = expect_three_trainings(tmp_path, cores=cores, gpus=gpus, device="cuda")
     found = LINE.fullmatch(line)
     assert found is not None, line
     total, longest = float(found[2]), float(found[5])
@@ -232,7 +232,7 @@ def test_a_speed_is_the_mean_of_processes_that_run_at_once(monkeypatch: pytest.M
 
     monkeypatch.setattr(expectation, "run_module", run)
     measured = measure_in_processes(Architecture(name="small-cnn"), (1, 8, 8), "float32", "cpu", 1, 2)
-    assert (measured.updates, measured.attack_steps) == (75.0, 200.0)
+    assert measured == Speed(75.0, 200.0, emulated=True)
 
 
 def test_a_speed_is_measured_in_other_processes() -> None:
@@ -244,10 +244,11 @@ def test_a_speed_is_measured_in_other_processes() -> None:
     ("cores", "device", "at_once"), [(1, "cpu", 1), (5, "cpu", 2), (64, "cpu", 3), (64, "cuda", 1)]
 )
 def test_as_many_processes_are_measured_as_jobs_run(cores: int, device: str, at_once: int, tmp_path: Path) -> None:
-    """Three trainings of two threads each; on GPUs, one process."""
-    line, asked = told_of_three_trainings(tmp_path, cores=cores, gpus=2, device=device)
+    """Three long trainings of two threads each, among short jobs; on GPUs, one process."""
+    line, asked = expect_three_trainings(tmp_path, cores=cores, gpus=2, device=device)
     assert asked == [at_once]
-    assert f"Measured in {'one job' if at_once == 1 else f'each of {at_once} jobs at once'} with " in line
+    where = "one process" if at_once == 1 else f"each of {at_once} processes at once"
+    assert f"Measured in {where} with " in line
 
 
 def test_a_machine_that_cannot_be_measured_says_so(tmp_path: Path) -> None:

@@ -111,6 +111,30 @@ def test_a_stage_without_a_finished_job_is_as_fast_as_the_others(made: Made) -> 
     # Reading says nothing of computing.
     made.make(data, 1.0)
     assert find_state(made.plan, made.artifacts, made.store).seconds_left == pytest.approx(others / 10)
+    # Two stages together: long jobs count for more.
+    (derived, *_) = [recipe for recipe in made.plan.recipes.values() if recipe.stage.name == "derived"]
+    made.make(derived, asked[derived.name])
+    of_models, of_derived = sum(asked[each.name] for each in models), asked[derived.name]
+    pace = (of_models / 10 + of_derived) / (of_models + of_derived)
+    lacking = {
+        name: seconds for name, seconds in asked.items() if name.startswith(("derived", "evaluation", "measure"))
+    }
+    sets = sum(seconds for name, seconds in lacking.items() if name.startswith("derived") and name != derived.name)
+    rest = sum(seconds for name, seconds in lacking.items() if not name.startswith("derived"))
+    assert find_state(made.plan, made.artifacts, made.store).seconds_left == pytest.approx(sets + rest * pace)
+
+
+def test_a_quick_measurement_says_nothing_of_trainings(made: Made) -> None:
+    """Its request is the same for every network."""
+    recipe = next(
+        each for each in made.plan.recipes.values() if estimate(each).operations == 0 and each.stage.name != "data"
+    )
+    made.make(recipe, 1.0)
+    state = find_state(made.plan, made.artifacts, made.store)
+    others = [each for each in made.plan.recipes.values() if each.stage.name in ("model", "derived", "evaluation")]
+    assert state.seconds_left is not None
+    assert state.seconds_left >= sum(estimate(each).seconds(gpu=False, threads=1, parts=1) for each in others)
+    assert "time left: at most about " in printed(state)
 
 
 def test_a_job_of_several_tries_took_all_of_them(made: Made) -> None:

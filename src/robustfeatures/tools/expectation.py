@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # With shorter jobs nothing is measured.
 LONG_SECONDS = 3600
-MEASURING = "robustfeatures.pipeline.run.speed"
+SPEED_MODULE = "robustfeatures.pipeline.run.speed"
 
 Measure = Callable[["Architecture", tuple[int, int, int], "Precision", str, int, int], Speed]
 
@@ -62,12 +62,15 @@ def measure_in_processes(
     }
     try:
         with ThreadPoolExecutor(at_once) as pool:
-            printed = list(pool.map(run_module, [MEASURING] * at_once, [json.dumps(given)] * at_once))
+            printed = list(pool.map(lambda _: run_module(SPEED_MODULE, json.dumps(given)), range(at_once)))
     except UserError as error:
         raise UserError(f"the speed of this machine could not be measured: {error}") from error
     found = [Speed(**json.loads(text)) for text in printed]
-    updates, attack_steps = (fmean(getattr(each, name) for each in found) for name in ("updates", "attack_steps"))
-    return Speed(updates, attack_steps, found[0].emulated)
+    return Speed(
+        fmean(each.updates for each in found),
+        fmean(each.attack_steps for each in found),
+        any(each.emulated for each in found),
+    )
 
 
 def expect(
@@ -87,7 +90,8 @@ def expect(
     the network with the most work, with the precision and the threads of its jobs. The time is that of training,
     attacking and evaluating alone. Attacks may take less, because they leave out images that are broken. Each part of a
     job counts as a job, and the one that joins them does not. `cores` are those of all jobs, `device` is "cpu" or
-    "cuda". With "cuda" so many `gpus` compute at once. With "cpu" as many processes are measured as jobs run at once.
+    "cuda". With "cuda" so many `gpus` compute at once. With "cpu" as many processes are measured as jobs of an hour run
+    at once.
     """
     jobs = {task.name: count for task in tasks if (count := _count_jobs(task, artifacts))}
     missing = {task.name: task for task in tasks if task.name in jobs}
@@ -101,14 +105,15 @@ def expect(
         return found.operations / assumed_rate(gpu=device != "cpu", threads=threads, precision=found.precision)
 
     long = {name: LONG_SECONDS * task.parts for name, task in missing.items()}
-    if not any(sum(assumed_seconds(found) for _, found in job) > long[name] for name, job in work.items()):
+    slow = [name for name, job in work.items() if sum(assumed_seconds(found) for _, found in job) > long[name]]
+    if not slow:
         return None
     recipe, largest = max((each for job in work.values() for each in job), key=lambda each: each[1].operations)
     architecture, size = network_of(recipe), original_data_size(recipe)
     assert size is not None
     count = sum(jobs.values())
     at_once = cores // threads if device == "cpu" else max(1, min(cores // threads, gpus))
-    measured = min(at_once, count) if device == "cpu" else 1
+    measured = min(at_once, sum(jobs[name] for name in slow)) if device == "cpu" else 1
     try:
         speed = measure(architecture, size.shape, largest.precision, device, threads, measured)
     except UserError as error:
@@ -137,10 +142,10 @@ def expect(
 
 def _describe_speed(speed: Speed, architecture: Architecture, precision: Precision, threads: int, at_once: int) -> str:
     """What was measured, with what."""
-    jobs = "one job" if at_once == 1 else f"each of {at_once} jobs at once"
+    where = "one process" if at_once == 1 else f"each of {at_once} processes at once"
     width = "" if architecture.width is None else f" of width {architecture.width}"
     line = (
-        f"Measured in {jobs} with {threads} thread{'' if threads == 1 else 's'}: "
+        f"Measured in {where} with {threads} thread{'' if threads == 1 else 's'}: "
         f"{architecture.name}{width}, {precision}, "
         f"{speed.updates:.0f} images a second in training, {speed.attack_steps:.0f} in each step of an attack."
     )

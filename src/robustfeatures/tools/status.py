@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 # The stage that computes nothing.
 READING = "data"
-# What an expected time is taken from: finished artifacts of the same stages, of others, or what is asked of a cluster.
-Basis = Literal["stages", "others", "request"]
+# A stage, and whether the work is known in operations of a network. The time of other work says nothing of a speed.
+Kind = tuple[str, bool]
+# What an expected time is taken from: finished artifacts of the same kinds, of others, or what is asked of a cluster.
+Basis = Literal["same", "others", "request"]
 
 
 @dataclass(frozen=True)
@@ -46,22 +48,23 @@ class Running:
 class Pace:
     """What the finished artifacts of a study took, in all tries, over what is asked of a cluster for them.
 
-    `of_others` is that of all stages which train, attack, evaluate or measure together; None before the first of them.
+    `computing` is that of all whose work is known in operations; None before the first of them.
     """
 
-    by_stage: Mapping[str, float]
-    of_others: float | None
+    by_kind: Mapping[Kind, float]
+    computing: float | None
 
-    def ratio(self, stage: str) -> float:
-        """That of a stage, else of the others. Reading data says nothing of computing, nor computing of reading."""
-        others = 1.0 if stage == READING or self.of_others is None else self.of_others
-        return self.by_stage.get(stage, others)
+    def ratio(self, kind: Kind) -> float:
+        """That of a kind, else of all computing, else 1. How fast networks are says nothing of reading data."""
+        others = 1.0 if self.computing is None or kind[0] == READING else self.computing
+        return self.by_kind.get(kind, others)
 
-    def find_basis(self, stages: Collection[str]) -> Basis:
-        """What the time of artifacts of these stages is taken from."""
-        if all(stage in self.by_stage for stage in stages):
-            return "stages"
-        return "request" if self.of_others is None else "others"
+    def find_basis(self, kinds: Collection[Kind]) -> Basis:
+        """What the time of artifacts of these kinds is taken from."""
+        lacking = [stage for stage, computes in kinds if (stage, computes) not in self.by_kind]
+        if not lacking:
+            return "same"
+        return "others" if self.computing is not None and set(lacking) != {READING} else "request"
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,8 @@ class State:
         at_once = max(1, self.at_once)
         jobs = "one job" if at_once == 1 else f"{at_once} jobs"
         left = f"{format_duration(self.seconds_left / at_once)} with {jobs} at once"
-        how = {"stages": "about", "others": "roughly", "request": "at most about"}[self.basis]
-        later = "" if self.basis == "stages" else "; better known once a job of each stage has finished"
+        how = {"same": "about", "others": "roughly", "request": "at most about"}[self.basis]
+        later = "" if self.basis == "same" else "; better known once a job of each stage has finished"
         return f"time left: {how} {left}{later}"
 
 
@@ -114,7 +117,7 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     computed = [recipe for recipe in lacking.values() if recipe.name not in plan.same_networks]
     pace = _find_pace(plan, artifacts)
     left = _expect(computed, own, pace, artifacts)
-    basis = pace.find_basis({recipe.stage.name for recipe in computed})
+    basis = pace.find_basis({_ask(recipe)[0] for recipe in computed})
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
@@ -144,38 +147,38 @@ def _match(missing: Iterable[Recipe], running: Sequence[Running], artifacts: Art
 
 
 def _find_pace(plan: Plan, artifacts: Artifacts) -> Pace:
-    took: defaultdict[str, float] = defaultdict(float)
-    estimated: defaultdict[str, float] = defaultdict(float)
+    took: defaultdict[Kind, float] = defaultdict(float)
+    asked: defaultdict[Kind, float] = defaultdict(float)
     for name, recipe in plan.recipes.items():
         path = artifacts.reference(name)
         if path.exists():
-            built, stage = read_reference(path)["built"], recipe.stage.name
+            built, (kind, seconds) = read_reference(path)["built"], _ask(recipe)
             # The seconds are those of the last try. Those of computing are of all tries, and of all parts.
-            took[stage] += max(built["seconds"], built["computing_seconds"])
-            estimated[stage] += _estimate(recipe)
-    computing = took.keys() - {READING}
-    of_others = (
-        sum(took[stage] for stage in computing) / sum(estimated[stage] for stage in computing) if computing else None
-    )
-    return Pace({stage: took[stage] / estimated[stage] for stage in took}, of_others)
+            took[kind] += max(built["seconds"], built["computing_seconds"])
+            asked[kind] += seconds
+    computing = [kind for kind in took if kind[1]]
+    pace = sum(took[kind] for kind in computing) / sum(asked[kind] for kind in computing) if computing else None
+    return Pace({kind: took[kind] / asked[kind] for kind in took}, pace)
 
 
-def _estimate(recipe: Recipe) -> float:
-    """The seconds that are assumed on one core."""
-    return estimate(recipe).seconds(gpu=False, threads=1, parts=1)
+def _ask(recipe: Recipe) -> tuple[Kind, float]:
+    """The kind of an artifact, and the seconds that are asked of a cluster for it on one core."""
+    found = estimate(recipe)
+    return (recipe.stage.name, found.operations > 0), found.seconds(gpu=False, threads=1, parts=1)
 
 
 def _expect(
     missing: Sequence[Recipe], own: Mapping[str, Sequence[Running]], pace: Pace, artifacts: Artifacts
 ) -> float | None:
     """The seconds that artifacts take one after another; a job at work knows its own. `own` are the jobs by digest."""
-    if missing and not pace.by_stage:
+    if missing and not pace.by_kind:
         return None
     seconds = 0.0
     # A task that makes several seeds has its parts under its own name.
     tasks = find_task_names(artifacts) if own else {}
     for recipe in missing:
-        whole = _estimate(recipe) * pace.ratio(recipe.stage.name)
+        kind, asked = _ask(recipe)
+        whole = asked * pace.ratio(kind)
         jobs = own.get(recipe.digest, ())
         parts = max((job.parts for job in jobs), default=1)
         finished = sum(path.exists() for path in artifacts.parts(tasks.get(recipe.name, recipe.name), parts))

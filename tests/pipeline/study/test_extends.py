@@ -134,6 +134,10 @@ def test_a_star_stands_for_all_other_names(folder: Path) -> None:
     assert read_values(path).values == {"a": {"b": {"c": 1, "d": 6}, "h": 7}, "g": 5}
     write(folder, "grandchild", {"extends": "child", "a": {"*": None}})
     assert read_values(folder / "grandchild.yaml").values == {"a": {}, "g": 5}
+    # Where there is nothing else, it removes nothing.
+    changes = {"a": {"*": None}, "i": {"*": None, "j": {"*": None, "k": None}}, "g": {"*": None, "l": 1}}
+    write(folder, "none", {"extends": "grandchild", **changes})
+    assert read_values(folder / "none.yaml").values == {"a": {}, "g": {"l": 1}, "i": {"j": {"k": None}}}
     study = read_study(write(folder, "one", {"extends": "smoke", "experiments": {"*": None, "A10": {"images": 3}}}))
     assert study.experiments == {"A10": {"images": 3}}
 
@@ -163,6 +167,7 @@ def test_a_circle_is_refused(folder: Path) -> None:
             "training.standrad: null removes a value, but the extended study has none (did you mean 'standard'?)",
         ),
         ({"experiments": {"*": {}}}, "child", "experiments.*: it must be null, which removes all other names"),
+        ({"grids": {"new": {"*": 3}}}, "child", "grids.new.*: it must be null, which removes all other names"),
         ({"seeds": None}, "child", "seeds: the field is missing"),
         ({"training": {"standard": {"epochs": None}}}, "child", "training.standard.epochs: the field is missing"),
         ({"robustness": {"eps": [0.5, 0.5]}}, "child", "robustness.eps: a radius appears twice"),

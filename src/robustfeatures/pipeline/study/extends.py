@@ -102,7 +102,7 @@ def _merge(
     """The base with the changes of the file `path`, which becomes the origin of every changed field."""
     # YAML's aliases are one object in several places, so nothing is changed in place.
     merged = dict(base)
-    for name, value in _name_all_others(base, changes, prefix, path).items():
+    for name, value in _expand_star(base, changes, prefix, path).items():
         place = f"{prefix}{name}"
         old = merged.get(name)
         if isinstance(old, dict) and isinstance(value, dict) and not _is_renamed(old, value):
@@ -114,20 +114,28 @@ def _merge(
         for below in [known for known in origins if known.startswith(f"{place}.")]:
             del origins[below]
         origins[place] = path
-        merged[name] = value
+        merged[name] = _drop_stars(value, f"{place}.", path)
         if value is None:
             del merged[name]
     return merged
 
 
-def _name_all_others(base: Mapping[Any, Any], changes: Mapping[Any, Any], prefix: str, path: Path) -> Mapping[Any, Any]:
+def _expand_star(base: Mapping[Any, Any], changes: Mapping[Any, Any], prefix: str, path: Path) -> Mapping[Any, Any]:
     """The changes with `null` for each name of the base that they lack, in place of `*`."""
     if ALL_OTHERS not in changes:
         return changes
     if changes[ALL_OTHERS] is not None:
         raise UserError(f"{path}: {prefix}{ALL_OTHERS}: it must be null, which removes all other names")
-    others = dict.fromkeys(name for name in base if name not in changes)
-    return others | {name: value for name, value in changes.items() if name != ALL_OTHERS}
+    named = {name: value for name, value in changes.items() if name != ALL_OTHERS}
+    return {name: None for name in base if name not in named} | named
+
+
+def _drop_stars(value: Any, prefix: str, path: Path) -> Any:
+    """A value that replaces all that was there, so that each `*` in it has nothing to remove."""
+    if not isinstance(value, dict):
+        return value
+    named = _expand_star({}, value, prefix, path)
+    return {name: _drop_stars(each, f"{prefix}{name}.", path) for name, each in named.items()}
 
 
 def _is_renamed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> bool:
