@@ -68,7 +68,7 @@ def accept(
     study: StudyOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Make the cheapest results of each changed code again; if their bytes are the same, keep all of a study's."""
+    """Make the cheapest results of each changed code again; if their bytes are the same, keep all of the study."""
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.tools.accept import accept as lines
 

@@ -48,7 +48,8 @@ def export(
     ],
     out: Annotated[Path, typer.Argument(help="A new folder, or for npz a new file.")],
     form: Annotated[
-        Literal["folder", "npz", "constructed", "huggingface"], typer.Option("--format", help="What to write.")
+        Literal["folder", "npz", "constructed", "huggingface"],
+        typer.Option("--format", help="Images, an .npz file, torch tensors or parquet."),
     ],
     split: Annotated[str | None, typer.Option("--split", help="Only this split; by default all.")] = None,
     study: BuildsOption = None,
@@ -71,7 +72,7 @@ def push(
     label: Annotated[str | None, typer.Option("--label", help="Only artifacts of this label and their inputs.")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Copy payloads of the store to a remote, by default all; run again after an interruption, it goes on."""
+    """Copy payloads of the store to a remote, by default all. After an interruption, run it again: it goes on."""
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.tools import sharing
@@ -85,7 +86,7 @@ def push(
 
 @app.command()
 def pull(remote: RemoteArgument = None, store: StoreOption = None) -> None:
-    """Fetch every payload of a remote that the store lacks; run again after an interruption, it goes on."""
+    """Fetch every payload of a remote that the store lacks. After an interruption, run it again: it goes on."""
     from robustfeatures.tools import sharing
 
     signal.signal(signal.SIGTERM, stop)

@@ -2,7 +2,7 @@
 
 not-bugs-2019, Appendix D.3, Table 8. The D_R test set is made from the test split, like the D_R train set from
 the train split. The paper leaves open which D_R its Table 8 shows. Its text refers to Section 3.1, whose set is made
-from images. But the 48.27 % on the standard test set is in Table 7 the number for noise (from images: 48.20 %). Both
+from images. But Table 7 has the 48.27 % on the standard test set for noise (from images: 48.20 %). Both
 sets are measured. The published numbers are compared with the set from noise.
 """
 
@@ -113,8 +113,8 @@ EXPERIMENT = Experiment(
     claims=claims,
     names={"row": "trained on"},
     caption=(
-        "Accuracy under {attack}, at 0.25 or, in a study without this radius, at its smallest, of models trained in "
-        "the standard way on D_R. Tested on the samples of D_R in their training set, on samples of D_R made from the "
-        "test split of D, and on that split. Bars are means, whiskers standard deviations, dots the seeds."
+        "Accuracy of models of standard training on D_R, under {attack} at 0.25, or at the smallest radius of a study "
+        "without 0.25. They are tested on their training set, on samples of D_R made from the test split of D, and on "
+        "that split. Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

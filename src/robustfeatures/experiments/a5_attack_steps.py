@@ -1,7 +1,7 @@
 """A5: robust accuracy of models trained on D_R against the number of PGD steps, and under CW-L2.
 
 not-bugs-2019, Appendix D.2 and Figure 8. As with Table 8 (A4), the paper leaves open which D_R this is. The appendix
-refers to "the value given in Figure 2", whose set begins as "random images". But 48.27 % is in Table 7 the number for
+refers to "the value given in Figure 2", whose set begins as "random images". But Table 7 has 48.27 % for
 noise (from images: 48.20 %). Both sets are measured. The published numbers are compared with the set from noise.
 The paper searches over the step size of each attack. Here PGD has several, and CW has one rate of Adam.
 """

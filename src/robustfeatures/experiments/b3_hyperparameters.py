@@ -202,7 +202,7 @@ EXPERIMENT = Experiment(
         "Networks were trained on D_det with each cell of the grid. The heat map shows their difference, means over "
         "seeds. Beside it: both accuracies along the weight decay, with the other fields fixed. The vertical line is "
         "their crossing, the mean over seeds, the band its 95 % interval (Student's t). In each seed it comes from "
-        "isotonic regression of the difference, linear between the cells. If the difference does not change its sign "
-        "in every seed, there is no line."
+        "isotonic regression of the difference, linear between the cells. There is a line only if the difference "
+        "changes its sign in every seed."
     ),
 )

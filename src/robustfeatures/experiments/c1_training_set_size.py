@@ -306,7 +306,7 @@ EXPERIMENT = Experiment(
     caption=(
         "Accuracy on clean test images against the number of training images, one line per radius (eps) of training. "
         "Lines are means over seeds, each with training images of its own, bands standard deviations. Below: the size "
-        "at which the gain over standard training ends. Its bar is the 95 % interval over seeds. If the gain does not "
-        "end in every seed, there is no size. The axes of accuracy span at least 20 points."
+        "at which the gain over standard training ends. Its bar is the 95 % interval over seeds. There is a size only "
+        "if the gain ends in every seed. The axes of accuracy span at least 20 points."
     ),
 )

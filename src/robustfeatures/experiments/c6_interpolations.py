@@ -132,8 +132,8 @@ EXPERIMENT = Experiment(
     figure=figure,
     claims=claims,
     caption=(
-        "Even steps from test images, with their class, to adversarial examples with a large radius, with the "
-        "network's prediction. The table has means over the test images whose prediction changes. Width is the share "
+        "Even steps from test images (with their class) to adversarial examples with a large radius (with the "
+        "network's prediction). The table has means over the test images whose prediction changes. Width is the share "
         "of the interpolation on which the probability of the final class lies between 0.1 and 0.9. Detour is the "
         "total variation of this probability beyond its change from end to end."
     ),

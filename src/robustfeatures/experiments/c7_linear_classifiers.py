@@ -378,9 +378,9 @@ EXPERIMENT = Experiment(
         "against the correlation of the pixel with the label; the dotted line is eps. Right: the exact standard "
         "classifier of the most correlated pixels alone. Dotted levels are exact adversarial training on all pixels. "
         "Accuracy under attack is exact: clipped is the worst image in the ball and in [0, 1]. Not clipped is the "
-        "worst in the ball, as in Appendix E of the paper. Adversarial training is against the clipped one unless it "
-        "says otherwise. In the table, objective is the mean loss on the training images plus weight decay. The loss "
-        "of adversarial training is that of the worst case. Exact is the least objective: by scikit-learn (standard) "
-        "and by L-BFGS-B on the closed form (adversarial)."
+        "worst in the ball, as in Appendix E of the paper. Adversarial training is against the clipped one, but on the "
+        "right each level is against its own. In the table, objective is the mean loss on the training images plus "
+        "weight decay. The loss of adversarial training is that of the worst case. Exact is the least objective: by "
+        "scikit-learn (standard) and by L-BFGS-B on the closed form (adversarial)."
     ),
 )

@@ -376,6 +376,6 @@ EXPERIMENT = Experiment(
         "it: accuracy on fresh points, clean and under attacks in the same ball. One step is the attack of training. "
         "Rotated: the attack turns the non-robust features of a point into those of another class. Planted: it adds "
         "the robust feature of another class to the other patches. PGD has random starts. Lines are means over "
-        "seeds, bands standard deviations. After the phase change robust features grow faster than non-robust ones."
+        "seeds, bands standard deviations. At the phase change the lead of non-robust features is largest."
     ),
 )

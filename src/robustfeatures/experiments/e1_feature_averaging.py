@@ -1,9 +1,9 @@
 """E1: the features that neurons learn on clusters, with two classes or with one class per cluster.
 
 feature-averaging-2025, the theorems on feature averaging and feature decoupling. The slides print an initialisation and
-the order of the rate, and no sizes. They have one Figure 1, under "Real-World Experiments", and neither a data set nor
-a setting of a synthetic one. The small initialisation, the sizes and the rate that goes with it are this project's own.
-The theorem's ratio O(1) depends on the initialisation, so both are measured.
+the order of the rate, and no sizes. Their one Figure 1 is under "Real-World Experiments". They name no data set, and no
+setting of synthetic points. The small initialisation, its rate and the sizes are this project's own. The theorem's
+ratio O(1) depends on the initialisation, so both initialisations are measured.
 """
 
 from __future__ import annotations
@@ -292,9 +292,9 @@ EXPERIMENT = Experiment(
     caption=(
         "Cosine of each neuron's weight with each cluster centre, mean over seeds. The 2-class network learned the two "
         "groups of clusters, the sides; its neurons of the positive side come first. The k-class network learned the "
-        "clusters themselves. The latter are means over the neurons of each class. Colours are relative to the largest "
-        "|cosine| of both networks with the same initialisation. The small initialisation and all sizes are our "
-        "choice. The printed one, the only one that the slides have, has the variance 1/d of weights and 1/d^2 of "
+        "clusters themselves. Its cosines are means over the neurons of each class. Colours are relative to the "
+        "largest |cosine| of both networks with the same initialisation. The small initialisation and all sizes are "
+        "our choice. The printed one, the only one that the slides have, has the variance 1/d of weights and 1/d^2 of "
         "biases, and the rate 1/sqrt(d). In the table coefficients are lambda d."
     ),
 )

@@ -338,7 +338,7 @@ EXPERIMENT = Experiment(
         "least perturbation found, marks under PGD, vertical lines the closed forms for ideal features. The k-class "
         "network is right about the cluster (classes) or about its side (summed logits). Averaged direction is the "
         "explicit attack on the 2-class network along this direction, with its own biases. Two more lines have the "
-        "best bias: of those that keep a perfect accuracy, and of all. Below: the radius at which accuracy falls to "
-        "one half, over that of the 2-class network, with the closed forms (dotted)."
+        "best of the biases with perfect accuracy, and of all biases. Below: the radius at which accuracy falls to one "
+        "half, over that of the 2-class network, with the closed forms (dotted)."
     ),
 )

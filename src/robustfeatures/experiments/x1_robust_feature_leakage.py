@@ -153,7 +153,7 @@ EXPERIMENT = Experiment(
     caption=(
         "Accuracy on the test split of D of logistic regression on robust linear features, trained on D, D_rand and "
         "D_det. The features are the logits of a linear network trained adversarially on D. Beside it are networks "
-        "with all features. The accuracy of the regression above chance comes from leaked robust features. Bars are "
-        "means, whiskers standard deviations, dots the seeds."
+        "with all features. What the regression learns from D_rand and D_det, above chance, is leaked robust features. "
+        "Bars are means, whiskers standard deviations, dots the seeds."
     ),
 )

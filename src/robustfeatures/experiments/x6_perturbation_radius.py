@@ -1,8 +1,8 @@
 """X6: the radius of D_rand and D_det swept: when is a perturbation small?
 
 A control of ours. That a network trained on D_det generalises to D says something about imperceptible features only if
-the attack cannot turn an image into one of another class. So the accuracies stand beside the share of images that have
-one of another class within 2 eps: there the balls of radius eps round two images of different classes meet.
+the attack cannot turn an image into one of another class. So the accuracies stand beside the share of images with an
+image of another class within 2 eps. The balls of radius eps round two such images meet.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ EXPERIMENT = Experiment(
     caption=(
         "D_rand and D_det made with attacks of several radii eps; all else is as for the study's own sets. Accuracy on "
         "the test split of D, and on it relabelled by t(y) = (y + 1) mod C (permuted), of networks trained on them. "
-        "Robust linear features are those of a logistic regression that sees nothing else, as in X1. They are the same "
-        "at every eps: an attack larger than that of their adversarial training may move them too. Beside them is the "
-        "share of the training images of D that have an image of another class within 2 eps. An attack of radius eps "
-        "can move both images to the same place. Lines are means over seeds, bands standard deviations."
+        "The curve of robust linear features is a logistic regression on these alone, as in X1. The features are the "
+        "same at every eps. An attack larger than that of their adversarial training may move them too. Beside them is "
+        "the share of the training images of D that have an image of another class within 2 eps. An attack of radius "
+        "eps can move both images to the same place. Lines are means over seeds, bands standard deviations."
     ),
 )

@@ -235,9 +235,9 @@ def computing_share(
 ) -> str:
     """One line with the payloads that a run computed and took from the remote, and its share of time in computing.
 
-    Computing is training, attack and evaluation; the share is of the run's core seconds. If the run has computed on
-    GPUs, with places for `gpu_places` jobs, it is of the time of these places. A training on several GPUs takes a place
-    on each.
+    Computing is training, attack, evaluation and measurement; the share is of the run's core seconds. If the run has
+    computed on GPUs, with places for `gpu_places` jobs, it is of the time of these places. A training on several GPUs
+    takes a place on each.
     """
     # Two names of a study may stand for one payload.
     built = {}
