@@ -115,9 +115,10 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     lacking = {recipe.digest: recipe for name in missing if (recipe := plan.recipes.get(name)) is not None}
     own = _match(lacking.values(), running, artifacts)
     computed = [recipe for recipe in lacking.values() if recipe.name not in plan.same_networks]
-    pace = _find_pace(plan, artifacts)
-    left = _expect(computed, own, pace, artifacts)
-    basis = pace.find_basis({_ask(recipe)[0] for recipe in computed})
+    asked = {name: _ask(recipe) for name, recipe in plan.recipes.items()}
+    pace = _find_pace(asked, artifacts)
+    left = _expect(computed, own, pace, asked, artifacts)
+    basis = pace.find_basis({asked[recipe.name][0] for recipe in computed})
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
@@ -146,13 +147,13 @@ def _match(missing: Iterable[Recipe], running: Sequence[Running], artifacts: Art
     return {digest: jobs[key] for digest, key in keys.items() if key is not None and key in jobs}
 
 
-def _find_pace(plan: Plan, artifacts: Artifacts) -> Pace:
+def _find_pace(asked_of: Mapping[str, tuple[Kind, float]], artifacts: Artifacts) -> Pace:
     took: defaultdict[Kind, float] = defaultdict(float)
     asked: defaultdict[Kind, float] = defaultdict(float)
-    for name, recipe in plan.recipes.items():
+    for name, (kind, seconds) in asked_of.items():
         path = artifacts.reference(name)
         if path.exists():
-            built, (kind, seconds) = read_reference(path)["built"], _ask(recipe)
+            built = read_reference(path)["built"]
             # The seconds are those of the last try. Those of computing are of all tries, and of all parts.
             took[kind] += max(built["seconds"], built["computing_seconds"])
             asked[kind] += seconds
@@ -168,7 +169,11 @@ def _ask(recipe: Recipe) -> tuple[Kind, float]:
 
 
 def _expect(
-    missing: Sequence[Recipe], own: Mapping[str, Sequence[Running]], pace: Pace, artifacts: Artifacts
+    missing: Sequence[Recipe],
+    own: Mapping[str, Sequence[Running]],
+    pace: Pace,
+    asked_of: Mapping[str, tuple[Kind, float]],
+    artifacts: Artifacts,
 ) -> float | None:
     """The seconds that artifacts take one after another; a job at work knows its own. `own` are the jobs by digest."""
     if missing and not pace.by_kind:
@@ -177,7 +182,7 @@ def _expect(
     # A task that makes several seeds has its parts under its own name.
     tasks = find_task_names(artifacts) if own else {}
     for recipe in missing:
-        kind, asked = _ask(recipe)
+        kind, asked = asked_of[recipe.name]
         whole = asked * pace.ratio(kind)
         jobs = own.get(recipe.digest, ())
         parts = max((job.parts for job in jobs), default=1)
