@@ -180,10 +180,10 @@ def _interpolations(settings: Any, inputs: Any, random: np.random.Generator) -> 
 
 def _linear(training: str, solver: str, pixels: int, eps: float, random: np.random.Generator) -> Iterator[Row]:
     common: Row = {"training": training, "solver": solver, "pixels": pixels}
-    common["pixel"] = -1
+    common |= {"pixel": -1, "total": 0}
     for split, attack in itertools.product(("train", "test"), ("none", "clipped", "not clipped")):
         found = {"split": split, "eps": 0.0 if attack == "none" else eps, "attack": attack}
-        yield {**common, "quantity": "accuracy", **found, "value": random.uniform(0.1, 1)}
+        yield {**common, "quantity": "accuracy", **found, "total": 90, "value": random.uniform(0.1, 1)}
     for quantity in ("l1_norm", "objective"):
         found = {"split": "train", "eps": eps, "attack": ""}
         yield {**common, "quantity": quantity, **found, "value": random.uniform()}
@@ -194,7 +194,8 @@ def _pixels(
 ) -> Iterator[Row]:
     common = {"training": training, "solver": solver, "pixels": pixels, "quantity": quantity, "split": "train"}
     for pixel in range(pixels):
-        yield {**common, "eps": 0.0, "attack": "", "pixel": pixel, "value": float(random.exponential(0.1))}
+        found = {"eps": 0.0, "attack": "", "pixel": pixel, "total": 0}
+        yield {**common, **found, "value": float(random.exponential(0.1))}
 
 
 def _linear_networks(settings: Any, inputs: Any, random: np.random.Generator) -> Iterator[Row]:

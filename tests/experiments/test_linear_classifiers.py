@@ -19,6 +19,7 @@ from tests.experiments.known_rows import SEEDS, jitter, make_results, verdicts, 
 # Clean accuracy, and accuracy under the attack that is clipped and that is not, by training, solver and pixels.
 Accuracies = Mapping[tuple[str, str, int], tuple[float, float, float]]
 UNCLIPPED = "adversarial, not clipped"
+IMAGES = 1000
 INVENTED: Accuracies = {
     ("standard", c7.TRAINED, 2): (98.0, 10.0, 5.0),
     ("adversarial", c7.TRAINED, 2): (94.0, 75.0, 60.0),
@@ -41,6 +42,7 @@ def linear_rows(accuracies: Accuracies = INVENTED, *, l1_norms: tuple[float, flo
         l1_norm = l1_norms[training != "standard"]
         for seed in SEEDS if solver == c7.TRAINED else SEEDS[:1]:
             common = {"row": solver, "seed": seed, "training": training, "solver": solver, "pixels": pixels}
+            common["total"] = IMAGES
             for split in ("train", "test"):
                 for attack, value in zip(("none", "clipped", "not clipped"), found, strict=True):
                     radius = 0.0 if attack == "none" else 0.2
@@ -88,6 +90,17 @@ def test_c7() -> None:
     values = [[list(claim.values) for claim in part[5:]] for part in (clipped, unclipped)]
     np.testing.assert_allclose(values[0], [[98.5 - 90], [80 - 9], [80 - 76]])
     np.testing.assert_allclose(values[1], [[98.5 - 90], [78 - 4], [78 - 70]])
+
+
+def test_c7_is_as_sure_as_its_test_images() -> None:
+    """The same 98 and 94 % in all seeds: four of 100 images are no difference, 40 of 1000 are one."""
+    for images, expected in ((100, "held"), (90, "undecided")):
+        rows = linear_rows().assign(total=images)
+        is_accuracy = rows["quantity"] == "accuracy"
+        rows.loc[is_accuracy, "value"] = rows.loc[is_accuracy, "value"].round(2)
+        clean, *_ = c7.claims(make_results(LINEAR, measurements=rows))
+        assert len(set(clean.values)) == 1
+        assert clean.judge()["verdict"] == expected
 
 
 def test_c7_chooses_the_pixels_on_training_images() -> None:

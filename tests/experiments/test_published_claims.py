@@ -162,7 +162,7 @@ def linear_classifiers() -> Results:
 
     The paper prints nothing on the weights or on few pixels, so all 784 pixels stand for those.
     """
-    clipped = printed("C7")[MNIST].assign(pixels=784, row=c7.TRAINED)
+    clipped = printed("C7")[MNIST].assign(pixels=784, row=c7.TRAINED, total=1920)
     unclipped = clipped[clipped["attack"] == c7.CLIPPED].assign(attack=c7.UNCLIPPED)
     rows = pd.concat([clipped, unclipped], ignore_index=True).assign(quantity="accuracy")
     accuracies = rows.assign(value=rows["accuracy"] / 100)

@@ -95,6 +95,8 @@ def test_accuracies_of_networks_are_those_on_the_worst_images(
             expected = right.double().mean().item()
             found = find(rows, training=name, quantity="accuracy", split=split, attack=attack)
             assert found == pytest.approx(expected), (split, attack)
+            wanted = {"training": name, "quantity": "accuracy", "split": split, "attack": attack}
+            assert [row["total"] for row in rows if wanted.items() <= row.items()] == [len(data[split])]
             seen.add(expected)
     # They differ, so that none can stand for another; clean, both splits may be classified without an error.
     assert len(seen) >= 5

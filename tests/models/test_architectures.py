@@ -61,6 +61,16 @@ def disturb_batch_norms(network: nn.Module) -> nn.Module:
     return network.eval()
 
 
+@pytest.mark.parametrize("architecture", NETWORKS)
+def test_no_average_counts_what_lies_outside_the_image(architecture: str) -> None:
+    """Compiled, an average with `ceil_mode` and `count_include_pad` has wrong gradients (pytorch/pytorch 198119)."""
+    with torch.device("meta"):
+        network = create(architecture, num_classes=7, image_shape=MNIST if architecture == "mnist-cnn" else CIFAR)
+    pools = [module for module in network.modules() if isinstance(module, nn.AvgPool2d) and module.ceil_mode]
+    assert not any(pool.count_include_pad for pool in pools)
+    assert bool(pools) == (architecture == "resnet-4x5")
+
+
 @pytest.mark.parametrize(
     ("architecture", "published"),
     [

@@ -113,6 +113,19 @@ def test_a_network_of_this_package_stays_as_it_is() -> None:
     assert to_network(own, layer=None, name="mine.py:net", num_classes=10, image_shape=SHAPE) is own
 
 
+class SmallOrLarge(nn.Module):
+    """Decides by the size of an image, which torch.fx does not know."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images[:, 0, 0] if images.shape[2] > 4 else images[:, 0, -1]
+
+
+def test_a_network_of_this_package_is_checked_too() -> None:
+    own = Network(SmallOrLarge(), nn.Linear(16, 10), 3)
+    with pytest.raises(UserError, match=r"^architecture: mine.py:net: fails as a frozen copy for attacks: TraceError"):
+        to_network(own, layer=None, name="mine.py:net", num_classes=10, image_shape=SHAPE)
+
+
 class WithBuffers(Convolutional):
     """Its forward pass uses buffers, a plain tensor and a new tensor in ordinary ways."""
 

@@ -198,6 +198,8 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
+    import pandas as pd
+
     last = _select_last_epoch(results)
     epochs = results.histories.groupby("row")["epoch"].transform("max")
     quarter = results.histories[results.histories["epoch"] <= epochs / 4]
@@ -229,7 +231,7 @@ def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
         (
             f"Pathway 1 ends with training and validation accuracy close to 100 % (taken as more than {CLOSE:g} %)",
             f"the smaller of train and validation minus {CLOSE:g}, last epoch",
-            fitted[0].combine(fitted[1], min) - CLOSE,
+            pd.concat(fitted, axis=1).min(axis=1, skipna=False) - CLOSE,
         ),
         (
             "Nearly all of pathway 2's performance comes from robust features (taken as nine tenths)",

@@ -231,13 +231,15 @@ def _accuracy_claims(results: Results) -> list[Claim]:
 
 
 def _contamination_claims(results: Results) -> list[Claim]:
+    import pandas as pd
+
     def value(trained_on: str, quantity: str, feature: str) -> pd.Series:
         return _value(results, trained_on, quantity, feature)
 
     instead = value(PIXEL, "usefulness", "-snout + pixel") - value(PIXEL, "usefulness", "snout + pixel")
     preferred = value(PIXEL, "effect", "-snout + pixel") - value(PIXEL, "effect", "snout + pixel").abs()
-    pixel = value("D", "usefulness", "odd first pixel")
-    weak = pixel.combine(-value("D", "robust usefulness", "odd first pixel"), min)
+    margins = [value("D", "usefulness", "odd first pixel"), -value("D", "robust usefulness", "odd first pixel")]
+    weak = pd.concat(margins, axis=1).min(axis=1, skipna=False)
     contaminated = [
         ("f1 is robustly useful on D (equation 6)", value("D", "robust usefulness", "snout")),
         ("f3 is useful on D, but not robustly useful (equation 7: the smaller of both margins)", weak),

@@ -53,16 +53,16 @@ def describe_classifier(
 ) -> Iterator[Row]:
     """Yield the rows of a classifier: accuracies on both splits, l1 norm, and the objective of its training problem.
 
-    Accuracies are under no attack, and at `eps` under both attacks. `pixels` is the number of pixels that it was
-    trained on.
+    Accuracies are under no attack, and at `eps` under both attacks; `total` is their number of images. `pixels` is the
+    number of pixels that it was trained on.
     """
-    about: Row = {"training": training, "solver": solver, "pixels": pixels, "pixel": -1}
+    about: Row = {"training": training, "solver": solver, "pixels": pixels, "pixel": -1, "total": 0}
     for split in ("train", "test"):
         images, labels = load_two_classes(run, split)
         for attack, radius in ((NO_ATTACK, 0.0), (CLIPPED, eps), (UNCLIPPED, eps)):
             value = accuracy(classifier, images, labels, radius, clipped=attack == CLIPPED)
             measured: Row = {"quantity": "accuracy", "split": split, "eps": radius, "attack": attack, "value": value}
-            yield {**about, **measured}
+            yield {**about, **measured, "total": len(labels)}
     for quantity, value in (
         ("l1_norm", float(np.abs(classifier.weights).sum())),
         ("objective", problem.objective(classifier)),
@@ -82,5 +82,6 @@ def describe_pixels(values: Array, quantity: str, *, training: str, solver: str)
             "eps": 0.0,
             "attack": "",
             "pixel": pixel,
+            "total": 0,
             "value": float(value),
         }

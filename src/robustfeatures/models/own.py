@@ -86,11 +86,12 @@ def to_network(
         UserError: the module gives no finite logits (N, K), has no such layer, or cannot be split there; or the copy of
             it that attacks use gives other logits.
     """
-    if isinstance(module, Network) and is_composed(module):
-        return module
     where = f"architecture: {name}"
     images = torch.linspace(0, 1, 2 * prod(image_shape)).view(2, *image_shape)
     logits = _compute_logits(module, images, num_classes, where)
+    if isinstance(module, Network) and is_composed(module):
+        _check_frozen(module, images, num_classes, where)
+        return module
     names = {id(tensor): raw for raw, tensor in module.state_dict(keep_vars=True).items()}
     if not all(isinstance(tensor, Tensor) for tensor in module.state_dict().values()):
         raise UserError(f"{where}: has an extra state, which is not saved with the weights")

@@ -46,8 +46,9 @@ class PaddingShortcut(nn.Module):
 
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
-        # Round an odd side up, like the convolution in parallel.
-        self.pool = nn.AvgPool2d(stride, ceil_mode=True)
+        # Round an odd side up, like the convolution in parallel. With `count_include_pad` a compiled network has wrong
+        # gradients in the last row and column then (pytorch/pytorch, issue 198119).
+        self.pool = nn.AvgPool2d(stride, ceil_mode=True, count_include_pad=False)
         self.before = (channels_out - channels_in) // 2
         self.after = channels_out - channels_in - self.before
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -40,6 +41,27 @@ def test_the_interval_is_students() -> None:
     assert judge([1.9, 2.0, 2.1])["verdict"] == "held"
     assert judge([1.9, 2.0, 2.1], threshold=2.0)["verdict"] == "undecided"
     assert judge([-1.9, -2.0, -2.1])["verdict"] == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("difference", "images", "verdict"),
+    # The share p for which (1 - p)^N is 0.025: 3.97 % of 91 images, 1.02 % of 360.
+    [
+        (2.2, 91, "undecided"),
+        (-2.2, 91, "undecided"),
+        (4.0, 91, "held"),
+        (2.2, 360, "held"),
+        (-2.2, 360, "contradicted"),
+    ],
+)
+def test_seeds_without_spread_are_as_sure_as_their_images(difference: float, images: int, verdict: str) -> None:
+    claim = Claim("s", "p", "q", [difference] * 4)
+    assert claim.judge(images=images)["verdict"] == verdict
+    assert replace(claim, images=images).judge()["verdict"] == verdict
+    # Values that are no shares of images, and values that differ, have Student's interval.
+    assert replace(claim, of_images=False).judge(images=images)["low"] == difference
+    spread = replace(claim, values=[difference, difference + 1])
+    assert spread.judge(images=images) == spread.judge()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ class Claim:
         control: whether the sentence is a check of ours, which no paper prints. Controls are counted apart.
         of_images: whether the values are shares of images, or differences of these, in points. A rank correlation over
             trainings is not: trainings differ by more than their test images, so one seed does not test it.
+        images: the number of these images, where measurements tell it. Evaluations always do.
         bounds: the least and the largest value that there can be (see `units`). The interval stays within.
         over_architectures: the interval of the value over architectures, for a claim that compares these. It is NaN
             where they are too few.
@@ -46,25 +47,32 @@ class Claim:
     setting: str = ""
     control: bool = False
     of_images: bool = True
+    images: int | None = None
     bounds: Interval | None = None
     over_architectures: Interval | None = None
 
-    def judge(self, over_images: Interval | None = None) -> dict[str, object]:
+    def judge(self, over_images: Interval | None = None, images: int | None = None) -> dict[str, object]:
         """The verdict as a row: value, 95 % interval and what it is over, lower end minus threshold as margin.
 
         The interval is over seeds (Student's t), or that `over_architectures`. A claim with one value has none over
         seeds; it is judged by `over_images`, the interval over test images (see `resampling`), if that is given and
-        the claim is one `of_images`.
+        the claim is one `of_images`. `images` is the number of images of the smallest split that was evaluated.
+
+        Where all seeds have the same value, the interval over them has no width, although other images could give other
+        values. If the number of images is known, it widens by `unseen_share` on both sides.
 
         The verdict is "held" if the whole interval lies above the threshold, "contradicted" if the whole interval lies
         below, "undecided" if it does neither, "not tested" without an interval.
         """
         import numpy as np
 
-        from robustfeatures.experiments.shared.intervals import confidence_interval
+        from robustfeatures.experiments.shared.intervals import confidence_interval, unseen_share
 
         values = np.asarray(self.values, dtype=float)
         (low, high), over = confidence_interval(values), SEEDS
+        total = self.images or (images if self.of_images else None)
+        if low == high and total is not None:
+            low, high = low - unseen_share(total), high + unseen_share(total)
         if self.over_architectures is not None:
             (low, high), over = self.over_architectures, ARCHITECTURES
         elif len(values) == 1 and over_images is not None and self.of_images:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from robustfeatures.experiments.shared.units import SHARES
+from robustfeatures.experiments.shared.units import SHARES, percent
 
 CONFIDENCE = 0.95
 
@@ -22,6 +22,14 @@ def confidence_interval(values: ArrayLike) -> Interval:
     middle = float(values.mean())
     half = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2) * values.std(ddof=1) / np.sqrt(len(values)))
     return middle - half, middle + half
+
+
+def unseen_share(total: int) -> float:
+    """The share of images, in percent, that may have an outcome which none of `total` drawn images has.
+
+    The end of a 95 % interval (Clopper and Pearson, 1934).
+    """
+    return percent(1 - float(np.power((1 - CONFIDENCE) / 2, 1 / total)))
 
 
 def interval_of_share(values: ArrayLike) -> Interval:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.intervals import CONFIDENCE, Interval
+from robustfeatures.experiments.shared.intervals import CONFIDENCE, Interval, unseen_share
 from robustfeatures.experiments.shared.units import percent
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def intervals_over_images(claims: Claims, results: Results) -> list[Interval]:
     judges the claims again on the accuracies of the images drawn. Different splits and data sets are drawn by
     themselves. The ends are NaN if a claim has not one finite value on every resample.
 
-    If every resample gives the same value, the interval has no width. Then both ends move outwards by 1 - 0.025^(1/N).
-    Up to this share of all images may have another outcome, although none of N drawn images has one (Clopper and
-    Pearson, 1934). N is the size of the smallest split.
+    If every resample gives the same value, the interval has no width. Then both ends move outwards by `unseen_share` of
+    the smallest split.
     """
     from scipy import stats
 
@@ -121,7 +120,7 @@ def intervals_over_images(claims: Claims, results: Results) -> list[Interval]:
             rng=np.random.default_rng(0),
         ).confidence_interval
     ends = np.column_stack([found.low, found.high])
-    unseen = percent(1 - ((1 - CONFIDENCE) / 2) ** (1 / min(each.total for each in results.images)))
+    unseen = unseen_share(min(each.total for each in results.images))
     hidden = ends[:, 0] == ends[:, 1]
     ends[hidden] += [-unseen, unseen]
     return [(float(low), float(high)) for low, high in ends]

@@ -51,8 +51,9 @@ def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
         intervals: Sequence[Interval | None] = [None] * len(claims)
         if can_resample(function, results):
             intervals = intervals_over_images(function, results)
+        total = int(results.evaluations["total"].min()) if len(results.evaluations) else None
         rows += [
-            {"experiment": experiment.id, **claim.judge(interval)}
+            {"experiment": experiment.id, **claim.judge(interval, total)}
             for claim, interval in zip(claims, intervals, strict=True)
         ]
     if results.failed_gates:

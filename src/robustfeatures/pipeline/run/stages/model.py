@@ -9,6 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robustfeatures.engine.narrow_convolutions import find_narrow_convolutions
+from robustfeatures.errors import UserError
 from robustfeatures.files import write_rows
 from robustfeatures.models.own_files import declare_file
 from robustfeatures.models.settings import Architecture, Pretrained
@@ -17,7 +19,7 @@ from robustfeatures.pipeline.run.device_models import DeviceModels
 from robustfeatures.pipeline.run.gpus import check_enough, visible_gpus
 from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.training.loop import HistoryRow
-from robustfeatures.training.model import TrainedModel, train_model
+from robustfeatures.training.model import TrainedModel, initialise_network, train_model
 
 if TYPE_CHECKING:
     from robustfeatures.data.dataset import ImageDataset
@@ -41,11 +43,28 @@ def make(parameters: Model | Pretrained, folder: Path, job: Job) -> None:
         network = load_pretrained(parameters, num_classes=data.num_classes, image_shape=data.image_shape)
         _write(folder, network, Architecture(name=parameters.architecture, width=parameters.width), data, [])
         return
+    _check_precision(parameters, job)
     processes = parameters.training.gpus_per_training
     if processes is not None:
         job.computing_seconds, job.costs, job.blocks.models = _train_together(parameters, folder, job, processes)
         return
     _finish(train_model(parameters, job, _checkpoints(job)), parameters, folder, job)
+
+
+def _check_precision(parameters: Model, job: Job) -> None:
+    """Check that torch can train the network in this precision.
+
+    Raises:
+        UserError: it would compute wrong gradients (see `engine/narrow_convolutions.py`).
+    """
+    if parameters.precision != "bfloat16" or job.device.type != "cpu":
+        return
+    data = job.dataset("data", "train")
+    if found := find_narrow_convolutions(initialise_network(parameters, data), data.image_shape):
+        raise UserError(
+            f"precision: in bfloat16 a processor computes wrong gradients for {found[0]}, a strided convolution of "
+            "images one pixel wide; set float32, or train on a GPU"
+        )
 
 
 def _train_together(parameters: Model, folder: Path, job: Job, processes: int) -> Facts:
