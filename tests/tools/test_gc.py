@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,6 +111,46 @@ def test_what_a_study_with_results_here_uses_stays(store: Store, mine: Artifacts
     assert found.keys(everyone=True) == [OTHER]
     with pytest.raises(UserError, match=r"not-built-1\.json: not built yet"):
         find_unneeded([Plan(partly, ())], mine, store)
+
+
+def test_what_a_study_needed_before_a_change_stays_until_all_is_built_again(
+    store: Store, mine: Artifacts, tmp_path: Path
+) -> None:
+    """After an edit of the code no artifact of the plan has a reference. The edit may be undone, or accepted."""
+    view: Any = SimpleNamespace(study="mine")
+    edited: Any = {"model/mine-2": None}
+    register(store.root, mine.root, "mine", [MINE])
+    note_needed(store.root, mine.root, "mine", OTHER)
+    gone = find_unneeded([], mine, store, with_results=[Plan(edited, (view,))])
+    assert gone.keys(everyone=True) == [NOBODY]
+    # A dry run after the edit forgets none of it, neither here nor for a colleague.
+    for _ in range(2):
+        register(store.root, mine.root, "mine", [], is_whole=False)
+        assert [one.keys for one in list_checkouts(store.root)] == [(MINE, OTHER)]
+    colleague = Artifacts(tmp_path / "colleague" / "artifacts")
+    assert find_unneeded([], colleague, store).keys(everyone=False) == [NOBODY]
+    # When the changed study is built, its earlier payloads are free.
+    write_json(mine.reference("model/mine-2"), {"key": NOBODY, "content": "c", "recipe": {}})
+    built = find_unneeded([], mine, store, with_results=[Plan(edited, (view,))])
+    assert built.keys(everyone=False) == [MINE, OTHER]
+    register(store.root, mine.root, "mine", [NOBODY], is_whole=True)
+    assert [one.keys for one in list_checkouts(store.root)] == [(NOBODY,)]
+
+
+def test_an_edit_of_the_code_costs_no_result(built: Workspace) -> None:
+    """All payloads are a week old, and the study is not that of config.yaml."""
+    built.edit("config.yaml", "study: smoke", "study: digits")
+    store = Store(built.store)
+    for key in store.payload_keys():
+        age(store, key)
+    before = built.payloads()
+    path = built.folder / "src" / "robustfeatures" / "data" / "raw.py"
+    path.write_text(f"{path.read_text()}\n\ndef added() -> int:\n    return 1\n")
+    for _ in range(2):
+        done = built.command("gc", "--delete")
+        assert "kept: what the studies that were planned here use: smoke" in done.stdout
+        assert built.payloads() == before
+        built.snakemake("-n", "--config", "study=smoke")
 
 
 def test_what_a_checkout_needed_before_its_references_were_removed(

@@ -10,6 +10,7 @@ from pathlib import Path
 from robustfeatures.errors import UserError
 from robustfeatures.files import ABSENT
 from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.plan.prepare import is_built_whole
 from robustfeatures.pipeline.plan.recipe import STAGES
 from robustfeatures.pipeline.store.checkouts import Checkout, list_checkouts
 from robustfeatures.pipeline.store.lease import is_alive
@@ -67,7 +68,8 @@ def find_unneeded(
 ) -> Unneeded:
     """The payloads that no plan uses and that no job is making. A plan may use a payload through an acceptance.
 
-    All of `plans` must be built. Of the plans `with_results`, only what is built is kept.
+    All of `plans` must be built. Of the plans `with_results`, what is built is kept; until all of it is, also what the
+    study needed before. The code may have changed since, so that nothing of the present plan is built.
 
     Raises:
         UserError: a planned artifact is not built yet, so the keys that it will need are unknown.
@@ -76,6 +78,11 @@ def find_unneeded(
     for plan in with_results:
         built = (artifacts.reference(name) for name in plan.recipes)
         kept |= {read_reference(path)["key"] for path in built if path.exists()}
+    unfinished = {plan.study for plan in with_results if not is_built_whole(plan, artifacts)}
+    checkouts = list_checkouts(store.root)
+    for one in checkouts:
+        if one.is_at(artifacts.root) and one.study in unfinished:
+            kept |= {*one.keys}
     for plan in plans:
         for name in plan.recipes:
             path = artifacts.reference(name)
@@ -83,7 +90,7 @@ def find_unneeded(
                 raise UserError(f"{path}: not built yet; build every study that is to be kept before removing payloads")
             kept.add(read_reference(path)["key"])
     left = [key for key in store.payload_keys() if key not in kept and not store.is_held(key)]
-    others = [one for one in list_checkouts(store.root) if not one.is_at(artifacts.root)]
+    others = [one for one in checkouts if not one.is_at(artifacts.root)]
     of_others = [(one, found) for one in others if (found := sorted(set(left) & set(one.keys)))]
     needed = {key for _, keys in of_others for key in keys}
     young = [key for key in left if key not in needed and _is_young(store.payload(key) / MANIFEST)]

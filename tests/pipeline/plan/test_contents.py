@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from robustfeatures.data.settings import Data, KeepClasses, MergeClasses
+from robustfeatures.data.settings import Data, KeepClasses, MergeClasses, Subset
 from robustfeatures.errors import UserError
 from robustfeatures.files import hash_file
 from robustfeatures.pipeline.plan.contents import check_contents, count_classes
@@ -30,6 +31,23 @@ def test_one_class_is_refused(tmp_path: Path) -> None:
 def test_one_class_of_a_published_set_is_refused(operation: KeepClasses | MergeClasses) -> None:
     with pytest.raises(UserError, match=r"^data: holds one class; a network needs two$"):
         check_contents(Data(source="digits", test=0.25, operations=(operation,)), "data")
+
+
+@pytest.mark.parametrize(
+    ("source", "before", "samples"),
+    [
+        # Classes differ in size: 24 446 of 73 257 training images of SVHN show a 1 or a 2; 13 007 of MNIST a 1 or a 7.
+        ("svhn", KeepClasses(kind="classes", keep=("1", "2")), 24_446),
+        ("mnist", MergeClasses(kind="merge", groups={"one": ("1",), "seven": ("7",)}), 13_007),
+    ],
+)
+def test_a_subset_of_chosen_classes_is_counted_by_the_job(
+    source: str, before: KeepClasses | MergeClasses, samples: int
+) -> None:
+    subset = Subset(kind="subset", split="train", samples=samples)
+    check_contents(Data(source=source, operations=(before, subset)), "data")
+    with pytest.raises(UserError, match=r"^data\.operations\.1\.samples: 80000 is more than the \d+ images of train$"):
+        check_contents(Data(source=source, operations=(before, replace(subset, samples=80_000))), "data")
 
 
 @pytest.mark.parametrize("names", [np.array(["cat", "dog"]), np.array([b"cat", b"dog"])])

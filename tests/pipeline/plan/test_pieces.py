@@ -35,6 +35,15 @@ def test_another_architecture_makes_another_artifact(study: Study) -> None:
     assert wide.inputs["data"] is own.inputs["data"]
 
 
+def test_the_order_of_splits_is_no_other_set(study: Study) -> None:
+    derived = study.derived["D_det"]
+    one, other = (
+        Pieces(replace(study, derived={"D_det": replace(derived, splits=splits)})).derived("D_det", 0)
+        for splits in (("train", "validation"), ("validation", "train"))
+    )
+    assert one.digest == other.digest
+
+
 def test_other_data_carry_through(study: Study) -> None:
     pieces = Pieces(replace(study, other_data={"halves": Data(source="digits", validation=0.25, test=0.5)}))
     model = pieces.downstream_model("D_det", 0, data="halves")

@@ -13,11 +13,14 @@ from robustfeatures.cli import app
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.prepare import prepare
 from robustfeatures.pipeline.plan.tasks import make_tasks
-from robustfeatures.pipeline.run.job import Environment, build
+from robustfeatures.pipeline.run.job import Environment, Job, build
+from robustfeatures.pipeline.run.stages import derived
 from robustfeatures.pipeline.store.checkouts import list_checkouts
+from robustfeatures.pipeline.store.lease import HeldError
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
+from robustfeatures.pipeline.study.parameters import Derived
 from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY
 
@@ -57,6 +60,37 @@ def test_an_input_is_found_under_the_label_that_another_plan_gave_it(tmp_path: P
         assert {one.study for one in list_checkouts(store.root) if made in one.keys} == {"plain"}
     assert not artifacts.reference(called.name).exists()
     assert read_reference(artifacts.reference(derived.name))["digest"] == derived.digest
+
+
+def test_what_waits_for_a_block_of_another_job_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job derives the sets of two seeds. Another job makes a block of the first one."""
+    artifacts, store = Artifacts(tmp_path / "results" / "artifacts"), Store(tmp_path / "store")
+    environment = Environment(store=store, raw=tmp_path / "raw", device="cpu", threads=1)
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(study_from("standard") | {"seeds": [0, 1]}))
+    config = Config(study="two", device="cpu", seeds_per_job=2)
+    plan = unfold(config, tmp_path)
+    tasks = make_tasks(plan, config, gpus=0)
+    prepare(plan, tasks, artifacts, store)
+    (task,) = (
+        task for task in tasks if "D_rand-seed0" in task.artifacts[0] and task.artifacts[0].startswith("derived")
+    )
+    for below in task.inputs:
+        for needed in next(each for each in tasks if each.name == below).inputs:
+            build(artifacts.reference(needed), environment)
+        build(artifacts.reference(below), environment)
+    tries: list[int] = []
+    make = derived.make
+
+    def make_or_wait(parameters: Derived, folder: Path, job: Job) -> None:
+        tries.append(parameters.seed)
+        if parameters.seed == 0 and tries.count(0) == 1:
+            raise HeldError("0.lock: held by another process")
+        make(parameters, folder, job)
+
+    monkeypatch.setattr(derived, "make", make_or_wait)
+    build(artifacts.reference(task.name), environment)
+    assert tries == [0, 1, 0]
+    assert all(artifacts.reference(name).exists() for name in task.artifacts)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,16 @@ from pathlib import Path
 
 from robustfeatures.data.own_files import SPLIT_NAMES
 from robustfeatures.data.registry import find_source
-from robustfeatures.data.settings import Data, KeepClasses, KeepListed, MergeClasses, Relabel, Subset
+from robustfeatures.data.settings import (
+    Concatenate,
+    Data,
+    KeepClasses,
+    KeepListed,
+    KeepNamed,
+    MergeClasses,
+    Relabel,
+    Subset,
+)
 from robustfeatures.engine.registry import load_attribute
 from robustfeatures.errors import UserError, suggest
 from robustfeatures.files import hash_file, is_text
@@ -168,9 +177,17 @@ def _check_known(names: Iterable[str], classes: Iterable[str], where: str) -> No
             raise UserError(f"{where}: there is no class {name!r}{suggest(name, classes)}")
 
 
+def _at_most(data: Data) -> Data:
+    """The data set without the operations that choose images: how many of them are left is only estimated."""
+    kept = (
+        each for each in data.operations if not isinstance(each, KeepClasses | MergeClasses | KeepListed | KeepNamed)
+    )
+    operations = (replace(each, data=_at_most(each.data)) if isinstance(each, Concatenate) else each for each in kept)
+    return replace(data, operations=tuple(operations))
+
+
 def _check_subset(data: Data, operation: Subset, number: int, where: str) -> None:
-    # The images before this operation.
-    size = data_size(replace(data, operations=data.operations[:number]))
+    size = data_size(_at_most(replace(data, operations=data.operations[:number])))
     counts: Mapping[str, int] = {} if size is None else size.images
     there = counts.get(operation.split)
     if there is not None and operation.samples > there:

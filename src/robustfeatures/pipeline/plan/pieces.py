@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from robustfeatures.attacks.evaluating.settings import Attack, Evaluation, Noise
 from robustfeatures.attacks.settings import NormName
@@ -138,7 +138,8 @@ class Pieces:
         `splits` replace those that the study derives.
         """
         derived = self.derived_set(name)
-        chosen = splits or derived.splits
+        # In one order, because each split is derived by itself.
+        chosen = sorted(splits or derived.splits, key=get_args(Split).index)
         self._check_splits(name, chosen, data)
         self._check_target(name, derived.method, data)
         # Other data sets keep their own images; only D may be a part of what its source has seen.

@@ -34,6 +34,11 @@ class Plan:
     views: tuple[View, ...]
 
     @property
+    def study(self) -> str:
+        """The name of the study; empty if it has no views."""
+        return self.views[0].study if self.views else ""
+
+    @property
     def view_jobs(self) -> dict[str, list[View]]:
         """The views that each job writes, by the name of the job."""
         found: dict[str, list[View]] = {}

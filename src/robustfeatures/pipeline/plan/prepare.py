@@ -134,11 +134,16 @@ def prepare(
     if any(not artifacts.reference(task.name).exists() for task in tasks):
         store.check_writable()
     built = (path for name in plan.recipes if (path := artifacts.reference(name)).exists())
-    study = plan.views[0].study if plan.views else ""
-    register(store.root, artifacts.root, study, (read_reference(path)["key"] for path in built))
+    needed = (read_reference(path)["key"] for path in built)
+    register(store.root, artifacts.root, plan.study, needed, is_whole=is_built_whole(plan, artifacts))
     for outputs, inputs in _jobs(plan, tasks, artifacts):
         _align_times(outputs, inputs)
     return tasks, damaged
+
+
+def is_built_whole(plan: Plan, artifacts: Artifacts) -> bool:
+    """Whether every artifact of the plan has a reference."""
+    return all(artifacts.reference(name).exists() for name in plan.recipes)
 
 
 def _is_kept(reference: Path, store: Store) -> bool:

@@ -29,7 +29,7 @@ from robustfeatures.pipeline.run.progress import Progress
 from robustfeatures.pipeline.store.checkouts import note_needed
 from robustfeatures.pipeline.store.content import Hashes, content_digest
 from robustfeatures.pipeline.store.format import check_store
-from robustfeatures.pipeline.store.lease import in_turn
+from robustfeatures.pipeline.store.lease import HeldError, in_turn
 from robustfeatures.pipeline.store.references import Artifacts, read_reference, write_batch, write_part, write_reference
 from robustfeatures.pipeline.store.store import Store, discard
 
@@ -307,6 +307,9 @@ def compute(
         import_module(stage.module).make(parameters, folder, job)
     except StoppedError as error:
         raise StoppedError(f"{artifact}: {error}") from error
+    except HeldError as error:
+        # The job does its other work first, and waits again.
+        raise HeldError(f"{artifact}: {error}") from error
     except UserError as error:
         raise UserError(f"{artifact}: {error}") from error
     clear_caches()

@@ -30,7 +30,7 @@ NAME_FILE = ".checkout"
 class Checkout:
     """What one study of one checkout needs. `path` is its folder of references, `seen` the time of its last plan.
 
-    `keys` are those of that plan and of the jobs since.
+    `keys` are those of that plan and of the jobs since; also those of earlier plans, until all of a plan is built.
     """
 
     token: str
@@ -49,11 +49,13 @@ class Checkout:
         return (self.token, self.path) == (_token(references), str(references.absolute()))
 
 
-def register(root: Path, references: Path, study: str, keys: Iterable[str]) -> None:
+def register(root: Path, references: Path, study: str, keys: Iterable[str], *, is_whole: bool = True) -> None:
     """Record in the store at `root` what a study of this checkout needs. Nothing happens where it may not be written.
 
     `references` is the checkout's folder of references. `keys` is read after the notes of jobs have been listed. What
     they noted until then has a reference, so the new list has it if the study still needs it.
+
+    Unless the study `is_whole`, it keeps what it needed before: the change may be undone, or accepted.
     """
     path, token = str(references.absolute()), _token(references)
     if not token:
@@ -61,6 +63,8 @@ def register(root: Path, references: Path, study: str, keys: Iterable[str]) -> N
         write_atomically(references / NAME_FILE, token.encode())
     place = _place(root, references, study)
     notes = _list_notes(place)
+    if not is_whole:
+        keys = {*_find_recorded(place), *keys}
     now = datetime.now(UTC).isoformat(timespec="seconds")
     checkout = Checkout(token, path, study, name_user(os.getuid()), platform.node(), now, tuple(sorted(keys)))
     with _where_it_may_be_written():
@@ -68,6 +72,13 @@ def register(root: Path, references: Path, study: str, keys: Iterable[str]) -> N
         for note in notes:
             note.unlink(missing_ok=True)
         _forget_earlier(root, checkout)
+
+
+def _find_recorded(place: Path) -> tuple[str, ...]:
+    # A damaged list is written anew.
+    with suppress(UserError, *ABSENT):
+        return _read(place).keys
+    return ()
 
 
 def _forget_earlier(root: Path, checkout: Checkout) -> None:

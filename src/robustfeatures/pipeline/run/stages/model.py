@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustfeatures.engine.narrow_convolutions import find_narrow_convolutions
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_rows
 from robustfeatures.models.own_files import declare_file
@@ -17,6 +16,7 @@ from robustfeatures.models.settings import Architecture, Pretrained
 from robustfeatures.pipeline.run.checkpoints import Checkpoints
 from robustfeatures.pipeline.run.device_models import DeviceModels
 from robustfeatures.pipeline.run.gpus import check_enough, visible_gpus
+from robustfeatures.pipeline.run.narrow_convolutions import find_narrow_convolutions
 from robustfeatures.pipeline.store.networks import save_network
 from robustfeatures.training.loop import HistoryRow
 from robustfeatures.training.model import TrainedModel, initialise_network, train_model
@@ -55,7 +55,7 @@ def _check_precision(parameters: Model, job: Job) -> None:
     """Check that torch can train the network in this precision.
 
     Raises:
-        UserError: it would compute wrong gradients (see `engine/narrow_convolutions.py`).
+        UserError: it would compute wrong gradients (see `pipeline/run/narrow_convolutions.py`).
     """
     if parameters.precision != "bfloat16" or job.device.type != "cpu":
         return

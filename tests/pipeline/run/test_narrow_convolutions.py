@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from robustfeatures.data.dataset import ImageDataset
-from robustfeatures.engine.narrow_convolutions import find_narrow_convolutions
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.settings import Architecture
+from robustfeatures.pipeline.run.narrow_convolutions import find_narrow_convolutions
 from robustfeatures.pipeline.run.stages.model import make
 from robustfeatures.pipeline.store.datasets import write_dataset
 from robustfeatures.pipeline.store.store import Store
