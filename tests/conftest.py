@@ -196,22 +196,39 @@ def workspace(tmp_path: Path) -> Workspace:
     return fresh
 
 
+# Makes a folder: its name, and what fills it.
+MakeOnce = Callable[[str, Callable[[Path], None]], Path]
+
+
 @pytest.fixture(scope="session")
-def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Workspace:
-    """The workflow with the smoke study built, once for all test processes; tests must leave it as it is."""
+def make_once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> MakeOnce:
+    """Makes a folder once for all test processes; tests must leave it as it is."""
     shared = tmp_path_factory.getbasetemp()
     if worker_id != "master":
         shared = shared.parent
-    with FileLock(shared / "smoke.lock"):
-        if (shared / "smoke").exists():
-            return Workspace(shared / "smoke" / "work")
-        (shared / "building").mkdir()
-        built = workspace_in(shared / "building" / "work")
+
+    def make(name: str, fill: Callable[[Path], None]) -> Path:
+        with FileLock(shared / f"{name}.lock"):
+            if not (shared / name).exists():
+                (shared / f"{name}-unfinished").mkdir()
+                fill(shared / f"{name}-unfinished")
+                (shared / f"{name}-unfinished").rename(shared / name)
+        return shared / name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def smoke(make_once: MakeOnce) -> Workspace:
+    """The workflow with the smoke study built; tests must leave it as it is."""
+
+    def fill(folder: Path) -> None:
+        built = workspace_in(folder / "work")
         built.edit("config.yaml", "study: digits", "study: smoke")
         built.build()
         built.snakemake()
-        (shared / "building").rename(shared / "smoke")
-    return Workspace(shared / "smoke" / "work")
+
+    return Workspace(make_once("smoke", fill) / "work")
 
 
 @pytest.fixture

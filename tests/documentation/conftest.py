@@ -19,11 +19,12 @@ from sklearn.datasets import load_digits
 
 from robustfeatures.models import create
 from robustfeatures.pipeline.study.yaml import read_yaml
-from tests.conftest import REPOSITORY, Workspace, assert_done
+from tests.conftest import REPOSITORY, MakeOnce, Workspace, assert_done
 
 # The folder of images and the weights that the pages name.
 PHOTOGRAPHS = {"cat": 0, "dog": 1}
 WEIGHTS = "resnet18.pt"
+BUILD = "snakemake --cores all"
 # The payloads of a study are made in one process first: starting one for each job takes longer than these jobs.
 BUILDS = re.compile(r"snakemake --cores all --config study=(\S+)")
 
@@ -56,9 +57,16 @@ class Reader:
 
 
 @pytest.fixture(scope="session")
-def reader(smoke: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+def reader(smoke: Workspace, make_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory) -> Reader:
     """In a built copy of the workflow, whose default study is as small as the smoke study."""
+    made = make_once("documented", lambda folder: prepare(smoke, folder / "work"))
     folder = tmp_path_factory.mktemp("documentation") / "work"
+    shutil.copytree(made / "work", folder, symlinks=True)
+    return Reader(folder, {BUILD})
+
+
+def prepare(smoke: Workspace, folder: Path) -> None:
+    """Make the folder that a reader begins with."""
     shutil.copytree(smoke.folder, folder, symlinks=True)
     (folder / "docs").symlink_to(REPOSITORY / "docs")
     study = read_yaml(folder / "workflow/studies/smoke.yaml")
@@ -72,10 +80,8 @@ def reader(smoke: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Reader
     there.edit("config.yaml", "study: smoke", "study: digits")
     write_images(folder / "photos")
     torch.save(create("resnet18", num_classes=10, image_shape=(3, 32, 32)).state_dict(), folder / WEIGHTS)
-    found = Reader(folder)
     there.build()
-    found.type("snakemake --cores all")
-    return found
+    Reader(folder).type(BUILD)
 
 
 def write_images(folder: Path) -> None:
