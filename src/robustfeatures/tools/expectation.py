@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from robustfeatures.engine.settings import Precision
     from robustfeatures.models.settings import Architecture
     from robustfeatures.pipeline.plan.plan import Plan
+    from robustfeatures.pipeline.plan.recipe import Recipe
     from robustfeatures.pipeline.plan.tasks import Task
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.pipeline.study.config import Config
@@ -93,51 +95,68 @@ def expect(
     "cuda". With "cuda" so many `gpus` compute at once. With "cpu" as many processes are measured as jobs of an hour run
     at once.
     """
-    jobs = {task.name: count for task in tasks if (count := _count_jobs(task, artifacts))}
-    missing = {task.name: task for task in tasks if task.name in jobs}
-    work = {
-        name: [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.not_copied)]
-        for name, task in missing.items()
-    }
-    threads = min(config.threads_per_job, cores)
-
-    def assumed_seconds(found: Estimate) -> float:
-        return found.operations / assumed_rate(gpu=device != "cpu", threads=threads, precision=found.precision)
-
-    long = {name: LONG_SECONDS * task.parts for name, task in missing.items()}
-    slow = [name for name, job in work.items() if sum(assumed_seconds(found) for _, found in job) > long[name]]
+    missing = [
+        _Missing(task, count, [(recipe, estimate(recipe)) for recipe in map(plan.recipes.__getitem__, task.not_copied)])
+        for task in tasks
+        if (count := _count_jobs(task, artifacts))
+    ]
+    on_gpus, threads = device != "cpu", min(config.threads_per_job, cores)
+    slow = [each for each in missing if each.assumed_seconds(threads, on_gpus=on_gpus) > LONG_SECONDS]
     if not slow:
         return None
-    recipe, largest = max((each for job in work.values() for each in job), key=lambda each: each[1].operations)
+    recipe, largest = max((found for each in missing for found in each.work), key=lambda found: found[1].operations)
     architecture, size = network_of(recipe), original_data_size(recipe)
     assert size is not None
-    count = sum(jobs.values())
-    at_once = cores // threads if device == "cpu" else max(1, min(cores // threads, gpus))
-    measured = min(at_once, sum(jobs[name] for name in slow)) if device == "cpu" else 1
+    count = sum(each.jobs for each in missing)
+    at_once = max(1, min(cores // threads, gpus)) if on_gpus else cores // threads
+    measured = 1 if on_gpus else min(at_once, sum(each.jobs for each in slow))
     try:
         speed = measure(architecture, size.shape, largest.precision, device, threads, measured)
     except UserError as error:
         return f"{count} jobs, some of them long; {error}"
     per_forward = forward_operations(architecture, size.shape)
-    # Those of each part.
-    hours = {
-        name: sum(_hours(found, speed, per_forward) / (1 if device == "cpu" else found.processes) for _, found in job)
-        / missing[name].parts
-        for name, job in work.items()
-    }
-    longest = max(hours, key=lambda name: hours[name])
+    hours = {each.task.name: each.hours(speed, per_forward, on_gpus=on_gpus) for each in missing}
+    longest = max(missing, key=lambda each: hours[each.task.name])
+    most = hours[longest.task.name]
     # A training on several GPUs takes all of them for its hours.
-    used = {
-        name: 1 if device == "cpu" else max((found.processes for _, found in job), default=1)
-        for name, job in work.items()
-    }
-    total = max(sum(hours[name] * jobs[name] * used[name] for name in hours) / at_once, hours[longest])
-    part = "" if missing[longest].parts == 1 else "each part of "
+    places = sum(hours[each.task.name] * each.jobs * (each.processes if on_gpus else 1) for each in missing)
+    part = "" if longest.task.parts == 1 else "each part of "
     return (
-        f"{count} jobs, expected to take {total:.1f} h on this machine with {cores} cores; the longest, "
-        f"{part}{longest}, {hours[longest]:.1f} h. "
+        f"{count} jobs, expected to take {max(places / at_once, most):.1f} h on this machine with {cores} cores; "
+        f"the longest, {part}{longest.task.name}, {most:.1f} h. "
         f"{_describe_speed(speed, architecture, largest.precision, threads, measured)}"
     )
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """A task that still takes `jobs` jobs, and the work of its recipes."""
+
+    task: Task
+    jobs: int
+    work: Sequence[tuple[Recipe, Estimate]]
+
+    @property
+    def processes(self) -> int:
+        """The most processes that compute one of its recipes together."""
+        return max((found.processes for _, found in self.work), default=1)
+
+    def assumed_seconds(self, threads: int, *, on_gpus: bool) -> float:
+        """The seconds of each of its parts at the rate that the requests of jobs assume."""
+        return (
+            sum(
+                found.operations / assumed_rate(gpu=on_gpus, threads=threads, precision=found.precision)
+                for _, found in self.work
+            )
+            / self.task.parts
+        )
+
+    def hours(self, speed: Speed, per_forward: float, *, on_gpus: bool) -> float:
+        """The hours of each of its parts at a measured speed."""
+        return (
+            sum(_hours(found, speed, per_forward) / (found.processes if on_gpus else 1) for _, found in self.work)
+            / self.task.parts
+        )
 
 
 def _describe_speed(speed: Speed, architecture: Architecture, precision: Precision, threads: int, at_once: int) -> str:
