@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -14,7 +15,12 @@ from robustfeatures.engine.vision import import_torchvision
 from robustfeatures.models import create
 from tests.models.test_architectures import CIFAR, disturb_batch_norms
 
-models = import_torchvision().models
+
+@pytest.fixture(scope="module")
+def models() -> ModuleType:
+    """torchvision's networks. The import takes seconds, in each process that finds the tests."""
+    found: ModuleType = import_torchvision().models
+    return found
 
 
 @torch.no_grad()
@@ -31,7 +37,7 @@ def assert_same_logits(network: nn.Module, reference: nn.Module, images: Tensor)
 
 
 @pytest.mark.parametrize("architecture", ["resnet18", "resnet50"])
-def test_resnets(architecture: str, tmp_path: Path) -> None:
+def test_resnets(models: ModuleType, architecture: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     reference = getattr(models, architecture)(weights=None, num_classes=10)
     reference.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
@@ -42,7 +48,7 @@ def test_resnets(architecture: str, tmp_path: Path) -> None:
     assert_same_logits(network, reference, torch.rand(2, *CIFAR))
 
 
-def test_resnet50_for_photographs(tmp_path: Path) -> None:
+def test_resnet50_for_photographs(models: ModuleType, tmp_path: Path) -> None:
     torch.manual_seed(0)
     reference = disturb_batch_norms(models.resnet50(weights=None, num_classes=9))
     torch.save({"state_dict": reference.state_dict()}, tmp_path / "weights.pth")
@@ -51,7 +57,7 @@ def test_resnet50_for_photographs(tmp_path: Path) -> None:
     assert_same_logits(network, reference, torch.rand(2, *shape))
 
 
-def test_vgg16(tmp_path: Path) -> None:
+def test_vgg16(models: ModuleType, tmp_path: Path) -> None:
     torch.manual_seed(0)
     layers = models.vgg.make_layers(models.vgg.cfgs["D"], batch_norm=True)
     reference = nn.Sequential(OrderedDict(features=layers, flatten=nn.Flatten(), classifier=nn.Linear(512, 10)))
@@ -60,7 +66,7 @@ def test_vgg16(tmp_path: Path) -> None:
     assert_same_logits(network, reference, torch.rand(2, *CIFAR))
 
 
-def test_inception_v3() -> None:
+def test_inception_v3(models: ModuleType) -> None:
     torch.manual_seed(0)
     reference = models.inception_v3(weights=None, num_classes=10, aux_logits=False, init_weights=False)
     reference.Conv2d_1a_3x3 = models.inception.BasicConv2d(3, 192, kernel_size=3, padding=1)
@@ -74,7 +80,7 @@ def test_inception_v3() -> None:
     assert_same_logits(network.eval(), reference, torch.rand(2, *CIFAR))
 
 
-def test_densenet121() -> None:
+def test_densenet121(models: ModuleType) -> None:
     torch.manual_seed(0)
     reference = models.DenseNet(num_init_features=64, num_classes=10)
     reference.features.conv0 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
