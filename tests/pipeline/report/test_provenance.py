@@ -12,7 +12,7 @@ from snakemake.cli import get_argument_parser
 from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.view import Part, View
-from robustfeatures.pipeline.report.provenance import describe_provenance, make_caption
+from robustfeatures.pipeline.report.provenance import describe_provenance, describe_recipes, make_caption
 from robustfeatures.pipeline.study.study import read_study
 from tests.conftest import REPOSITORY
 from tests.experiments.shared.test_claims import results
@@ -41,9 +41,13 @@ def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], l
     (attack,) = (line for line in made if line.startswith("Evaluation"))
     for part in ("digits-standard", "l2", "steps 5", "eps 0, 0.25, 0.5 and 0.75"):
         assert part in attack
-    (trained,) = (line for line in made if line.startswith("Network digits-adversarial:"))
-    for part in ("small-cnn, width 16", "epochs 2", "eps 0.75", "step size 0.15", "steps 2"):
+    trained, robust = (line for line in made if line.startswith("Network"))
+    assert trained.startswith("Network digits-standard")
+    for part in ("small-cnn, width 16", "epochs 2"):
         assert part in trained
+    assert robust == (
+        "Network digits-adversarial: as digits-standard, but adversary (norm l2, eps 0.75, step size 0.15, steps 2)."
+    )
     (inverted,) = (line for line in made if line.startswith("Derived set digits-D_NR-noise, digits-D_R-noise:"))
     assert "start noise" in inverted
     assert any(line.startswith("Data digits: digits, validation 0.15, test 0.25") for line in made)
@@ -72,6 +76,46 @@ def test_published_values_that_are_not_shown_are_told(planned: tuple[dict[str, A
 def test_warnings_stand_in_the_caption() -> None:
     noted = replace(results(comparable=False), notes=["the gradient\nis masked"])
     assert "\n\nWarning: the gradient\\nis masked\n\n" in make_caption(load_experiment("A1"), noted, ["Study: smoke."])
+
+
+def test_a_line_says_what_differs_from_the_one_most_alike() -> None:
+    def network(label: str, **changes: Any) -> dict[str, Any]:
+        cropped = {"crop_padding": 4, "flip": True}
+        training = {"epochs": 12, "learning_rate": 0.1, "augmentation": cropped, "adversary": None, "nesterov": False}
+        parameters = {"architecture": {"name": "resnet9", "width": 32}, "training": training | changes, "seed": 0}
+        return {"stage": "model", "family": label, "parameters": parameters}
+
+    adversary = {"norm": "l2", "eps": 0.5}
+    recipes = [
+        network("plain"),
+        network("robust", adversary=adversary),
+        network("more-robust", adversary={"norm": "l2", "eps": 1.0}),
+        network("most-robust", adversary={"norm": "l2", "eps": 2.0}, epochs=40),
+        network("slow", learning_rate=0.01, augmentation=None, nesterov=True),
+        network("fast", learning_rate=0.3, augmentation=None),
+        network("also-plain"),
+        network(
+            "other",
+            epochs=1,
+            learning_rate=1.0,
+            augmentation=None,
+            adversary=adversary,
+            nesterov=True,
+            decay=1,
+            steps=[3],
+        ),
+    ]
+    assert describe_recipes(recipes) == [
+        "Network plain, also-plain: resnet9, width 32, training (epochs 12, learning rate 0.1, "
+        "augmentation (crop padding 4, flip yes)).",
+        "Network robust: as plain, but adversary (norm l2, eps 0.5).",
+        "Network more-robust: as plain, but adversary (norm l2, eps 1).",
+        "Network most-robust: as plain, but epochs 40, adversary (norm l2, eps 2).",
+        "Network slow: as plain, but learning rate 0.01, no augmentation, nesterov yes.",
+        "Network fast: as plain, but learning rate 0.3, no augmentation.",
+        "Network other: resnet9, width 32, training (epochs 1, learning rate 1, adversary (norm l2, eps 0.5), "
+        "nesterov yes, decay 1, steps 3).",
+    ]
 
 
 def test_a_measurement_is_told_by_its_settings() -> None:

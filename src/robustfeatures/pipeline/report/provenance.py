@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import join_words, make_printable
@@ -19,9 +20,13 @@ STAGES = {
     "measurement": "Measurement",
 }
 # Fields that have a line of their own, or that follow from the others.
-SHOWN_ELSEWHERE = frozenset({"seed", "precision", "compile", "probes", "module"})
+SHOWN_ELSEWHERE = frozenset({"seed", "precision", "compile", "probes"})
 # Fields whose value is clear without the field's name.
-SELF_EXPLANATORY = frozenset({"name", "kind", "source", "architecture"})
+SELF_EXPLANATORY = frozenset({"name", "kind", "source", "architecture", "module"})
+# Fields whose own fields are clear without their name.
+CONTAINERS = frozenset({"architecture", "training", "method", "settings"})
+# A line with more differences is written out.
+MOST_DIFFERENCES = 4
 LONGEST = 600
 MOST_LABELS = 8
 
@@ -46,17 +51,55 @@ def describe_provenance(
 
 
 def describe_recipes(recipes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line for all recipes with the same parameters, from data to measurements."""
-    labels_by_text: dict[str, dict[str, list[str]]] = {stage: {} for stage in STAGES}
+    """A line for all recipes with the same parameters, from data to measurements.
+
+    A line that differs from an earlier one of its stage in a few fields names these alone.
+    """
+    stages: dict[str, list[_Line]] = {stage: [] for stage in STAGES}
     for recipe in recipes:
-        labels = labels_by_text[recipe["stage"]].setdefault(_describe_parameters(recipe), [])
-        if recipe["family"] not in labels:
-            labels.append(recipe["family"])
+        lines, shown = stages[recipe["stage"]], _keep_shown(recipe["parameters"])
+        line = next((line for line in lines if line.parameters == shown), None)
+        if line is None:
+            lines.append(line := _Line(shown))
+        if recipe["family"] not in line.labels:
+            line.labels.append(recipe["family"])
     return [
-        f"{STAGES[stage]} {_join_labels(labels)}: {text}."
-        for stage, texts in labels_by_text.items()
-        for text, labels in texts.items()
+        f"{STAGES[stage]} {_join_labels(line.labels)}: {_describe_beside(line, lines[:place])}."
+        for stage, lines in stages.items()
+        for place, line in enumerate(lines)
     ]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """The parameters that are shown, and what has them."""
+
+    parameters: dict[str, Any]
+    labels: list[str] = field(default_factory=list)
+
+
+def _describe_beside(line: _Line, earlier: Sequence[_Line]) -> str:
+    """The parameters in words, or what differs from the earlier line that is most alike."""
+    differences = {other.labels[0]: list(_differences(other.parameters, line.parameters)) for other in earlier}
+    like = min(differences, key=lambda label: len(differences[label]), default="")
+    if like and len(differences[like]) <= MOST_DIFFERENCES:
+        return f"as {like}, but {', '.join(differences[like])}"
+    return _describe_parameters(line.parameters)
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], within: str = "") -> Iterator[str]:
+    """The fields of `new` that `old` has not, in words."""
+    for name in {**new, **old}:
+        before, now = old.get(name), new.get(name)
+        words = name.replace("_", " ")
+        if before == now:
+            continue
+        if isinstance(before, dict) and isinstance(now, dict):
+            yield from _differences(before, now, "" if name in CONTAINERS else f"{words} ")
+        elif now is None:
+            yield f"no {within}{words}"
+        else:
+            yield f"{within}{_field(name, _text(now) or 'no', now)}"
 
 
 def make_caption(experiment: Experiment, results: Results, made: Iterable[str]) -> str:
@@ -87,18 +130,19 @@ def _join_labels(labels: list[str]) -> str:
     return f"{', '.join(labels[:MOST_LABELS])}{more}"
 
 
-def _describe_parameters(recipe: Mapping[str, Any]) -> str:
-    """The parameters of one recipe as text, without the fields that are shown elsewhere."""
-    kept = _drop_shown_elsewhere(recipe["parameters"])
+def _keep_shown(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a recipe without the fields that are shown elsewhere."""
+    kept = {name: value for name, value in parameters.items() if name not in SHOWN_ELSEWHERE}
     if isinstance(kept.get("settings"), dict):
-        kept["settings"] = _drop_shown_elsewhere(kept["settings"])
-    module = recipe["parameters"].get("module")
-    text = "; ".join(part for part in (module, _text(kept)) if part)
+        kept["settings"] = {name: value for name, value in kept["settings"].items() if name not in SHOWN_ELSEWHERE}
+    return kept
+
+
+def _describe_parameters(parameters: Mapping[str, Any]) -> str:
+    """The parameters in words, the module of a measurement first."""
+    others = {name: value for name, value in parameters.items() if name != "module"}
+    text = "; ".join(part for part in (parameters.get("module"), _text(others)) if part)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-def _drop_shown_elsewhere(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in SHOWN_ELSEWHERE}
 
 
 def _text(value: Any) -> str:
