@@ -21,7 +21,7 @@ from robustfeatures.tools.gc import leftovers
 from robustfeatures.tools.verify import verify
 from tests.conftest import Workspace
 
-KILLS = 12
+KILLS = 6
 VICTIMS = ("job", "workflow", "both")
 # A kill comes up to so many seconds after the start of the first job. Of the kills of the whole workflow, one in EARLY
 # comes up to so many seconds after the start of Snakemake.
