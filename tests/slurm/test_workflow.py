@@ -17,7 +17,7 @@ from tests.slurm.on_slurm import SETTINGS, count_computations, finish, on_slurm,
 
 pytestmark = pytest.mark.slow
 
-A2 = "results/smoke/tables/A2.csv"
+A7 = "results/smoke/tables/A7.csv"
 
 
 def test_a_table_whose_main_process_was_killed(cluster: Cluster, smoke: Workspace, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_a_table_whose_main_process_was_killed(cluster: Cluster, smoke: Workspac
     # Each job starts Snakemake twice, which takes long. So a job takes two rows.
     workspace.edit(SETTINGS, "seeds_per_job: 1", "seeds_per_job: 1\nrows_per_job: 2")
     with cluster.watch() as watch, count_computations(workspace) as found:
-        first = start(workspace, cluster, A2)
+        first = start(workspace, cluster, A7)
         # Some jobs are finished and others are running when the main process dies.
         assert until(lambda: len(workspace.payloads()) >= 3, 240), (workspace.folder / "snakemake.log").read_text()
         os.killpg(first.pid, signal.SIGKILL)
@@ -33,13 +33,13 @@ def test_a_table_whose_main_process_was_killed(cluster: Cluster, smoke: Workspac
         assert any(job.state == "RUNNING" for job in cluster.squeue())
         before = workspace.payloads()
         workspace.snakemake("--unlock")
-        finish(start(workspace, cluster, A2), workspace)
+        finish(start(workspace, cluster, A7), workspace)
     after = workspace.payloads()
     assert {key: after[key] for key in before} == before
     assert watch.most_gpus == GPUS
     assert set(found.values()) == {1}, found
     assert set(found) == set(after)
-    assert (workspace.folder / A2).read_bytes() == (smoke.folder / A2).read_bytes()
+    assert (workspace.folder / A7).read_bytes() == (smoke.folder / A7).read_bytes()
     assert list(verify(Store(workspace.store))) == []
     print(f"{len(found)} payloads in {len(watch.states)} Slurm jobs, never more than {watch.most_gpus} GPUs in use")
 

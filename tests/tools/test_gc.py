@@ -122,13 +122,19 @@ def test_what_a_study_needed_before_a_change_stays_until_all_is_built_again(
     register(store.root, mine.root, "mine", [MINE])
     note_needed(store.root, mine.root, "mine", OTHER)
     gone = find_unneeded([], mine, store, with_results=[Plan(edited, (view,))])
-    assert gone.keys(everyone=True) == [NOBODY]
+    assert gone.keys(everyone=False) == [NOBODY]
+    assert list(gone.kept()) == ["2 payloads that studies needed here before a change, until all is built again"]
+    assert gone.keys(everyone=True) == [MINE, NOBODY, OTHER]
     # A dry run after the edit forgets none of it, neither here nor for a colleague.
     for _ in range(2):
         register(store.root, mine.root, "mine", [], is_whole=False)
         assert [one.keys for one in list_checkouts(store.root)] == [(MINE, OTHER)]
     colleague = Artifacts(tmp_path / "colleague" / "artifacts")
     assert find_unneeded([], colleague, store).keys(everyone=False) == [NOBODY]
+    # Nor does the loss of the references, and of the token with them.
+    shutil.rmtree(mine.root)
+    register(store.root, mine.root, "mine", [], is_whole=False)
+    assert [one.keys for one in list_checkouts(store.root)] == [(MINE, OTHER)]
     # When the changed study is built, its earlier payloads are free.
     write_json(mine.reference("model/mine-2"), {"key": NOBODY, "content": "c", "recipe": {}})
     built = find_unneeded([], mine, store, with_results=[Plan(edited, (view,))])

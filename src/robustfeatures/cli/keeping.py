@@ -92,13 +92,17 @@ def gc(
     ] = False,
     everyone: Annotated[
         bool,
-        typer.Option("--everyone", help="Also what other checkouts need, and what is younger than a week."),
+        typer.Option(
+            "--everyone",
+            help="Also what other checkouts need, what was needed before a change, and what is younger than a week.",
+        ),
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
     """List or remove what nobody needs: leftovers, and the payloads that no study planned here uses.
 
-    It keeps what other checkouts need, what is younger than a week, and what a job is making.
+    It keeps what other checkouts need, what is younger than a week, and what a job is making. It keeps what a study
+    needed before a change, until all of the study is built again.
     """
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.format import check_store

@@ -136,6 +136,7 @@ def claims(results: Results) -> list[Claim]:
             f"least robust usefulness of a feature {at}, in standard deviations of the feature",
             robust["usefulness"],
             control=True,
+            of_images=False,
         ),
     ]
 

@@ -29,21 +29,27 @@ GRACE_DAYS = 7
 
 @dataclass(frozen=True)
 class Unneeded:
-    """The keys of payloads that the kept studies do not need, by who else may need them."""
+    """The keys of payloads that the kept studies do not need now, by who else may need them.
+
+    earlier: those that these studies needed before a change. Until all of a study is built, the change may be undone.
+    """
 
     free: Sequence[str]
     young: Sequence[str]
     of_others: Sequence[tuple[Checkout, Sequence[str]]]
+    earlier: Sequence[str]
 
     def keys(self, *, everyone: bool) -> list[str]:
-        """The keys of what to remove. `everyone` includes what others may need."""
+        """The keys of what to remove. `everyone` includes all of these."""
         others = {key for _, keys in self.of_others for key in keys}
-        return sorted({*self.free, *self.young, *others} if everyone else self.free)
+        return sorted({*self.free, *self.young, *self.earlier, *others} if everyone else self.free)
 
     def kept(self) -> Iterator[str]:
         """A line on each reason to keep payloads."""
         for checkout, keys in self.of_others:
             yield f"{len(keys)} payloads that {checkout} needs"
+        if self.earlier:
+            yield f"{len(self.earlier)} payloads that studies needed here before a change, until all is built again"
         if self.young:
             yield f"{len(self.young)} payloads younger than {GRACE_DAYS} days"
 
@@ -68,8 +74,8 @@ def find_unneeded(
 ) -> Unneeded:
     """The payloads that no plan uses and that no job is making. A plan may use a payload through an acceptance.
 
-    All of `plans` must be built. Of the plans `with_results`, what is built is kept; until all of it is, also what the
-    study needed before. The code may have changed since, so that nothing of the present plan is built.
+    All of `plans` must be built. Of the plans `with_results`, what is built is kept. After a change of the code this may
+    be nothing, so what the study needed before is `earlier`.
 
     Raises:
         UserError: a planned artifact is not built yet, so the keys that it will need are unknown.
@@ -78,23 +84,23 @@ def find_unneeded(
     for plan in with_results:
         built = (artifacts.reference(name) for name in plan.recipes)
         kept |= {read_reference(path)["key"] for path in built if path.exists()}
-    unfinished = {plan.study for plan in with_results if not is_built_whole(plan, artifacts)}
-    checkouts = list_checkouts(store.root)
-    for one in checkouts:
-        if one.is_at(artifacts.root) and one.study in unfinished:
-            kept |= {*one.keys}
     for plan in plans:
         for name in plan.recipes:
             path = artifacts.reference(name)
             if not path.exists():
                 raise UserError(f"{path}: not built yet; build every study that is to be kept before removing payloads")
             kept.add(read_reference(path)["key"])
+    checkouts = list_checkouts(store.root)
+    unfinished = {plan.study for plan in with_results if not is_built_whole(plan, artifacts)}
+    before = {key for one in checkouts if one.is_at(artifacts.root) and one.study in unfinished for key in one.keys}
     left = [key for key in store.payload_keys() if key not in kept and not store.is_held(key)]
     others = [one for one in checkouts if not one.is_at(artifacts.root)]
     of_others = [(one, found) for one in others if (found := sorted(set(left) & set(one.keys)))]
     needed = {key for _, keys in of_others for key in keys}
-    young = [key for key in left if key not in needed and _is_young(store.payload(key) / MANIFEST)]
-    return Unneeded([key for key in left if key not in needed and key not in young], young, of_others)
+    earlier = [key for key in left if key in before and key not in needed]
+    rest = [key for key in left if key not in before and key not in needed]
+    young = [key for key in rest if _is_young(store.payload(key) / MANIFEST)]
+    return Unneeded([key for key in rest if key not in young], young, of_others, earlier)
 
 
 def describe_payloads(keys: Sequence[str], artifacts: Artifacts, store: Store) -> tuple[dict[str, str], str]:

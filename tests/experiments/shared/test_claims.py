@@ -55,11 +55,14 @@ def test_the_interval_is_students() -> None:
     ],
 )
 def test_seeds_without_spread_are_as_sure_as_their_images(difference: float, images: int, verdict: str) -> None:
-    claim = Claim("s", "p", "q", [difference] * 4)
-    assert claim.judge(images=images)["verdict"] == verdict
-    assert replace(claim, images=images).judge()["verdict"] == verdict
+    for seeds in range(2, 9):
+        # The same difference of two accuracies, at another level in each seed: equal but for the rounding.
+        values = [(90.1 - seed + difference) - (90.1 - seed) for seed in range(seeds)]
+        claim = Claim("s", "p", "q", values)
+        assert claim.judge(images=images)["verdict"] == verdict
+        assert replace(claim, images=images).judge()["verdict"] == verdict
     # Values that are no shares of images, and values that differ, have Student's interval.
-    assert replace(claim, of_images=False).judge(images=images)["low"] == difference
+    assert replace(claim, of_images=False).judge(images=images)["low"] == pytest.approx(difference)
     spread = replace(claim, values=[difference, difference + 1])
     assert spread.judge(images=images) == spread.judge()
 

@@ -46,7 +46,8 @@ def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], l
     for part in ("small-cnn, width 16", "epochs 2"):
         assert part in trained
     assert robust == (
-        "Network digits-adversarial: as digits-standard, but adversary (norm l2, eps 0.75, step size 0.15, steps 2)."
+        "Network digits-adversarial: with the settings of digits-standard, "
+        "but adversary (norm l2, eps 0.75, step size 0.15, steps 2)."
     )
     (inverted,) = (line for line in made if line.startswith("Derived set digits-D_NR-noise, digits-D_R-noise:"))
     assert "start noise" in inverted
@@ -80,7 +81,7 @@ def test_warnings_stand_in_the_caption() -> None:
 
 def test_a_line_says_what_differs_from_the_one_most_alike() -> None:
     def network(label: str, **changes: Any) -> dict[str, Any]:
-        cropped = {"crop_padding": 4, "flip": True}
+        cropped = {"crop_padding": 4, "flip": True, "rotations": [90]}
         training = {"epochs": 12, "learning_rate": 0.1, "augmentation": cropped, "adversary": None, "nesterov": False}
         parameters = {"architecture": {"name": "resnet9", "width": 32}, "training": training | changes, "seed": 0}
         return {"stage": "model", "family": label, "parameters": parameters}
@@ -107,14 +108,36 @@ def test_a_line_says_what_differs_from_the_one_most_alike() -> None:
     ]
     assert describe_recipes(recipes) == [
         "Network plain, also-plain: resnet9, width 32, training (epochs 12, learning rate 0.1, "
-        "augmentation (crop padding 4, flip yes)).",
-        "Network robust: as plain, but adversary (norm l2, eps 0.5).",
-        "Network more-robust: as plain, but adversary (norm l2, eps 1).",
-        "Network most-robust: as plain, but epochs 40, adversary (norm l2, eps 2).",
-        "Network slow: as plain, but learning rate 0.01, no augmentation, nesterov yes.",
-        "Network fast: as plain, but learning rate 0.3, no augmentation.",
+        "augmentation (crop padding 4, flip yes, rotations 90)).",
+        "Network robust: with the settings of plain, but adversary (norm l2, eps 0.5).",
+        "Network more-robust: with the settings of plain, but adversary (norm l2, eps 1).",
+        "Network most-robust: with the settings of plain, but epochs 40, adversary (norm l2, eps 2).",
+        "Network slow: with the settings of plain, but learning rate 0.01, no augmentation, nesterov yes.",
+        "Network fast: with the settings of plain, but learning rate 0.3, no augmentation.",
         "Network other: resnet9, width 32, training (epochs 1, learning rate 1, adversary (norm l2, eps 0.5), "
         "nesterov yes, decay 1, steps 3).",
+    ]
+
+
+def test_a_line_refers_to_what_is_clear_and_of_its_kind() -> None:
+    def measured(label: str, module: str = "theory.clusters", **settings: Any) -> dict[str, Any]:
+        return {"stage": "measurement", "family": label, "parameters": {"module": module, "settings": settings}}
+
+    assert describe_recipes(
+        [
+            # Two lines have the label `clusters`, so none may refer to it.
+            measured("clusters", steps=100, bias=1),
+            measured("clusters", steps=500, bias=1),
+            measured("radius", steps=500, bias=2, sides=[1, 2], exact=True),
+            measured("no-sides", steps=500, bias=2, sides=[], exact=False),
+            measured("direction", "theory.direction", steps=500, bias=2, sides=[1, 2], exact=True),
+        ]
+    ) == [
+        "Measurement clusters: theory.clusters; settings (steps 100, bias 1).",
+        "Measurement clusters: theory.clusters; settings (steps 500, bias 1).",
+        "Measurement radius: theory.clusters; settings (steps 500, bias 2, sides 1 and 2, exact yes).",
+        "Measurement no-sides: with the settings of radius, but no sides, no exact.",
+        "Measurement direction: theory.direction; settings (steps 500, bias 2, sides 1 and 2, exact yes).",
     ]
 
 

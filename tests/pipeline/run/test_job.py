@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ from robustfeatures.cli import app
 from robustfeatures.pipeline.plan.plan import Plan, unfold
 from robustfeatures.pipeline.plan.prepare import prepare
 from robustfeatures.pipeline.plan.tasks import make_tasks
-from robustfeatures.pipeline.run.job import Environment, Job, build
-from robustfeatures.pipeline.run.stages import derived
+from robustfeatures.pipeline.run.job import Environment, _find_inputs, build, read_plan
+from robustfeatures.pipeline.store import lease as leases
 from robustfeatures.pipeline.store.checkouts import list_checkouts
 from robustfeatures.pipeline.store.lease import HeldError
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.study.config import Config
-from robustfeatures.pipeline.study.parameters import Derived
 from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY
 
@@ -78,19 +78,20 @@ def test_what_waits_for_a_block_of_another_job_comes_last(tmp_path: Path, monkey
         for needed in next(each for each in tasks if each.name == below).inputs:
             build(artifacts.reference(needed), environment)
         build(artifacts.reference(below), environment)
-    tries: list[int] = []
-    make = derived.make
-
-    def make_or_wait(parameters: Derived, folder: Path, job: Job) -> None:
-        tries.append(parameters.seed)
-        if parameters.seed == 0 and tries.count(0) == 1:
-            raise HeldError("0.lock: held by another process")
-        make(parameters, folder, job)
-
-    monkeypatch.setattr(derived, "make", make_or_wait)
+    first, second = task.artifacts
+    _, key = _find_inputs(artifacts, read_plan(artifacts, first))
+    monkeypatch.setattr(leases, "WAIT_SECONDS", 2.0)
+    with store.lease(key, "cpu-train-0"):
+        began = time.monotonic()
+        with pytest.raises(HeldError, match=rf"^{first}: .*cpu-train-0\.lock: held by process "):
+            build(artifacts.reference(task.name), environment)
+        assert 2.0 <= time.monotonic() - began < 4.0
+        # It has not waited before its other work.
+        made = read_reference(artifacts.reference(second))["built"]
+        assert made["seconds"] < 2.0
+        assert not artifacts.reference(first).exists()
     build(artifacts.reference(task.name), environment)
-    assert tries == [0, 1, 0]
-    assert all(artifacts.reference(name).exists() for name in task.artifacts)
+    assert artifacts.reference(first).exists()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Convolutions that get images one pixel wide: which they are, and that training refuses them in bfloat16."""
+"""Convolutions of images narrower than the stride: which they are, and that training refuses them in bfloat16."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ def strided(sides: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
+class Named(nn.Module):
+    """Hands on the images by name, and fails on one image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 4, 3, stride=2, padding=1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.convolution(input=images).squeeze().flatten(1)
+
+
 @pytest.mark.parametrize(
     ("network", "shape", "expected"),
     [
@@ -37,6 +48,11 @@ def strided(sides: int) -> nn.Module:
         (lambda: strided(3), (1, 16, 2), ["1", "2"]),
         # A shortcut of one pixel and a convolution without stride are right.
         (lambda: nn.Sequential(nn.Conv2d(1, 4, 1, stride=2), nn.Conv2d(4, 4, 3, padding=1)), (1, 4, 1), []),
+        # The stride that counts is the one along the width.
+        (lambda: nn.Conv2d(1, 4, 3, stride=(2, 1), padding=1), (1, 4, 1), []),
+        (lambda: nn.Conv2d(1, 4, 3, stride=3, padding=1), (1, 4, 2), [""]),
+        (lambda: nn.Conv2d(1, 4, 1, stride=2, padding=1), (1, 4, 1), [""]),
+        (Named, (1, 4, 1), ["convolution"]),
         (lambda: create("resnet18", num_classes=10, image_shape=(3, 32, 32)), (3, 32, 32), []),
         (lambda: create("resnet18", num_classes=10, image_shape=(3, 8, 8)), (3, 8, 8), []),
         (lambda: create("resnet18", num_classes=10, image_shape=(3, 4, 4)), (3, 4, 4), ["features.layer4.0.conv1"]),
@@ -60,7 +76,7 @@ def weight_gradient(stride: int, width: int, *, half: bool) -> torch.Tensor:
     return convolution.weight.grad
 
 
-@pytest.mark.parametrize(("stride", "width"), [(1, 1), (1, 4), (2, 2), (2, 3), (2, 4)])
+@pytest.mark.parametrize(("stride", "width"), [(1, 1), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4), (4, 4)])
 def test_torch_is_right_elsewhere(stride: int, width: int) -> None:
     exact = weight_gradient(stride, width, half=False)
     for _ in range(5):

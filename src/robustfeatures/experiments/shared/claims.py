@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from robustfeatures.experiments.shared.intervals import Interval
 
+# Values in points that differ by less are the same.
+ROUNDING = 1e-9
 # What the interval of a claim is over.
 SEEDS, ONE_NETWORK, ARCHITECTURES = "seeds", "one network", "architectures"
 
@@ -59,7 +61,7 @@ class Claim:
         the claim is one `of_images`. `images` is the number of images of the smallest split that was evaluated.
 
         Where all seeds have the same value, the interval over them has no width, although other images could give other
-        values. If the number of images is known, it widens by `unseen_share` on both sides.
+        values. If the number of images is known, both ends move outwards by `unseen_share`.
 
         The verdict is "held" if the whole interval lies above the threshold, "contradicted" if the whole interval lies
         below, "undecided" if it does neither, "not tested" without an interval.
@@ -71,7 +73,7 @@ class Claim:
         values = np.asarray(self.values, dtype=float)
         (low, high), over = confidence_interval(values), SEEDS
         total = self.images or (images if self.of_images else None)
-        if low == high and total is not None:
+        if total is not None and len(values) > 1 and np.ptp(values) < ROUNDING:
             low, high = low - unseen_share(total), high + unseen_share(total)
         if self.over_architectures is not None:
             (low, high), over = self.over_architectures, ARCHITECTURES

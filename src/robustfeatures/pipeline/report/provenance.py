@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,8 @@ def describe_provenance(
 def describe_recipes(recipes: Iterable[Mapping[str, Any]]) -> list[str]:
     """A line for all recipes with the same parameters, from data to measurements.
 
-    A line that differs from an earlier one of its stage in a few fields names these alone.
+    A line whose settings differ from those of an earlier one of its stage in a few fields names these alone. Its inputs
+    may be others.
     """
     stages: dict[str, list[_Line]] = {stage: [] for stage in STAGES}
     for recipe in recipes:
@@ -64,7 +66,7 @@ def describe_recipes(recipes: Iterable[Mapping[str, Any]]) -> list[str]:
         if recipe["family"] not in line.labels:
             line.labels.append(recipe["family"])
     return [
-        f"{STAGES[stage]} {_join_labels(line.labels)}: {_describe_beside(line, lines[:place])}."
+        f"{STAGES[stage]} {_join_labels(line.labels)}: {_describe_beside(line, _find_clear(lines, place))}."
         for stage, lines in stages.items()
         for place, line in enumerate(lines)
     ]
@@ -78,12 +80,30 @@ class _Line:
     labels: list[str] = field(default_factory=list)
 
 
+def _find_clear(lines: Sequence[_Line], place: int) -> list[_Line]:
+    """The earlier lines of the same kind whose first label is that of no other line."""
+    this = lines[place].parameters
+    counts = Counter(label for line in lines for label in line.labels)
+    return [
+        line
+        for line in lines[:place]
+        if counts[line.labels[0]] == 1
+        and line.parameters.keys() == this.keys()
+        and _find_kind(line.parameters) == _find_kind(this)
+    ]
+
+
+def _find_kind(parameters: Mapping[str, Any]) -> tuple[object, ...]:
+    method = parameters.get("method")
+    return parameters.get("module"), parameters.get("source"), method and method.get("kind")
+
+
 def _describe_beside(line: _Line, earlier: Sequence[_Line]) -> str:
     """The parameters in words, or what differs from the earlier line that is most alike."""
-    differences = {other.labels[0]: list(_differences(other.parameters, line.parameters)) for other in earlier}
-    like = min(differences, key=lambda label: len(differences[label]), default="")
-    if like and len(differences[like]) <= MOST_DIFFERENCES:
-        return f"as {like}, but {', '.join(differences[like])}"
+    found = [(other.labels[0], list(_differences(other.parameters, line.parameters))) for other in earlier]
+    label, differences = min(found, key=lambda each: len(each[1]), default=("", []))
+    if label and len(differences) <= MOST_DIFFERENCES:
+        return f"with the settings of {label}, but {', '.join(differences)}"
     return _describe_parameters(line.parameters)
 
 
@@ -96,10 +116,10 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], within: str = "
             continue
         if isinstance(before, dict) and isinstance(now, dict):
             yield from _differences(before, now, "" if name in CONTAINERS else f"{words} ")
-        elif now is None:
-            yield f"no {within}{words}"
+        elif text := _text(now):
+            yield f"{within}{_field(name, text, now)}"
         else:
-            yield f"{within}{_field(name, _text(now) or 'no', now)}"
+            yield f"no {within}{words}"
 
 
 def make_caption(experiment: Experiment, results: Results, made: Iterable[str]) -> str:

@@ -34,7 +34,8 @@ class Blocks:
     """The blocks of one payload. A job makes its `share` of them; a job whose share is all of them also joins them.
 
     Beside each finished block lies a note with its SHA-256, the seconds it took, and the device that made it. `models`
-    are the devices of this job and of the blocks so far. A job that `can_make` no blocks only joins them.
+    are the devices of this job and of the blocks so far. A job that `can_make` no blocks only joins them. The job waits
+    `patience` seconds for a block that another job makes, by default as `in_turn` does.
     """
 
     store: Store
@@ -42,6 +43,7 @@ class Blocks:
     share: Share
     models: DeviceModels = field(default_factory=DeviceModels)
     can_make: bool = True
+    patience: float | None = None
     finished: list[str] = field(default_factory=list)
 
     @property
@@ -76,7 +78,7 @@ class Blocks:
         missing = self.missing(names)
         if missing and not self.can_make:
             raise UserError(f"{self.path(missing[0])}: the block is missing, and this job only joins blocks; run again")
-        in_turn(missing, lambda name, patience: self._finish(name, make, patience))
+        in_turn(missing, lambda name, patience: self._finish(name, make, patience), self.patience)
 
     def _finish(self, name: str, make: Callable[[str, Path], None], patience: float) -> None:
         with self.store.lease(self.key, name, patience=patience) as lease:

@@ -173,13 +173,16 @@ def build_part(tracked: Path, share: Share, environment: Environment) -> None:
     task = read_task(artifacts, name)
     check_store(environment.store.root)
     environment = replace(environment, device=_planned_device(task, environment))
+
+    def make(artifact: str, patience: float) -> None:
+        record = read_plan(artifacts, artifact)
+        inputs, key = _find_inputs(artifacts, record)
+        if environment.store.manifest(key) is None and not fetch_key(key, artifacts, environment.store):
+            payloads = _find_payloads(environment.store, inputs)
+            kept[key] = compute(artifact, record, payloads, key, share, environment, patience=patience)
+
     with _gpus(task.gpu, environment):
-        for artifact in task.artifacts:
-            record = read_plan(artifacts, artifact)
-            inputs, key = _find_inputs(artifacts, record)
-            if environment.store.manifest(key) is None and not fetch_key(key, artifacts, environment.store):
-                payloads = _find_payloads(environment.store, inputs)
-                kept[key] = compute(artifact, record, payloads, key, share, environment)
+        in_turn(task.artifacts, make)
     write_part(artifacts.parts(name, share.parts)[share.part - 1], kept)
 
 
@@ -196,7 +199,8 @@ def _build(
                 same = task.copied_from.get(artifact)
                 if same is None or not copy_network(artifacts.find(same), record["identity"], contents, store, lease):
                     payloads = _find_payloads(store, inputs)
-                    compute(artifact, record, payloads, key, Share(1, 1), environment, lease, planned_device)
+                    whole = Share(1, 1)
+                    compute(artifact, record, payloads, key, whole, environment, lease, planned_device, patience)
             discard(lease.scratch)
     else:
         log.info("%s: found in the store under %s", artifact, key)
@@ -270,13 +274,16 @@ def compute(
     environment: Environment,
     lease: Lease | None = None,
     planned_device: str | None = None,
+    patience: float | None = None,
 ) -> list[str]:
     """Compute a payload and publish it, or compute only a share of its blocks; returns the names of these blocks.
 
     A payload needs its `lease`, a share of its blocks does not. `planned_device` is the kind of device that makes the
-    blocks, by default that of `environment`; with another one this job only joins them.
+    blocks, by default that of `environment`; with another one this job only joins them. `patience` are the seconds to
+    wait for a block that another job makes.
 
     Raises:
+        HeldError: another job still makes a block after this time.
         UserError: there is no such device here, the code of the artifact changed meanwhile, or the stage found an error
             that the user can fix.
     """
@@ -295,7 +302,7 @@ def compute(
     models = _open_device(stage, environment)
     scratch = store.scratch(key)
     can_make = planned_device in (None, environment.device)
-    blocks = Blocks(store, key, share, models, can_make=can_make)
+    blocks = Blocks(store, key, share, models, can_make=can_make, patience=patience)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=environment.terminal)
     job = Job(scratch, environment, payloads, blocks, progress, planned_device, own_files)
     folder = scratch
@@ -308,7 +315,6 @@ def compute(
     except StoppedError as error:
         raise StoppedError(f"{artifact}: {error}") from error
     except HeldError as error:
-        # The job does its other work first, and waits again.
         raise HeldError(f"{artifact}: {error}") from error
     except UserError as error:
         raise UserError(f"{artifact}: {error}") from error

@@ -13,7 +13,7 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,10 +63,10 @@ def register(root: Path, references: Path, study: str, keys: Iterable[str], *, i
         write_atomically(references / NAME_FILE, token.encode())
     place = _place(root, references, study)
     notes = _list_notes(place)
-    if not is_whole:
-        keys = {*_find_recorded(place), *keys}
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    checkout = Checkout(token, path, study, name_user(os.getuid()), platform.node(), now, tuple(sorted(keys)))
+    checkout = Checkout(token, path, study, name_user(os.getuid()), platform.node(), now, ())
+    before = () if is_whole else (key for _, one in _find_same(root, checkout) for key in one.keys)
+    checkout = replace(checkout, keys=tuple(sorted({*before, *keys})))
     with _where_it_may_be_written():
         write_json(place, asdict(checkout), durable=False)
         for note in notes:
@@ -74,26 +74,26 @@ def register(root: Path, references: Path, study: str, keys: Iterable[str], *, i
         _forget_earlier(root, checkout)
 
 
-def _find_recorded(place: Path) -> tuple[str, ...]:
-    # A damaged list is written anew.
-    with suppress(UserError, *ABSENT):
-        return _read(place).keys
-    return ()
-
-
-def _forget_earlier(root: Path, checkout: Checkout) -> None:
-    """Remove what this study of this checkout recorded before its folder of references was removed, with the token.
-
-    Nobody else would, and its payloads would stay for ever. Other studies keep theirs until they are planned again.
-    """
+def _find_same(root: Path, checkout: Checkout) -> Iterator[tuple[Path, Checkout]]:
+    """The lists of this study of this checkout, also of before its folder of references was removed, with the token."""
     place = (checkout.path, checkout.host, checkout.user, checkout.study)
     for path in (root / FOLDER).glob("*.json"):
         # Someone else may have damaged theirs.
         with suppress(UserError, *ABSENT):
             found = _read(path)
-            if found.token != checkout.token and (found.path, found.host, found.user, found.study) == place:
-                shutil.rmtree(path.with_suffix(""), ignore_errors=True)
-                path.unlink(missing_ok=True)
+            if (found.path, found.host, found.user, found.study) == place:
+                yield path, found
+
+
+def _forget_earlier(root: Path, checkout: Checkout) -> None:
+    """Remove the lists of this study of this checkout with another token.
+
+    Nobody else would, and its payloads would stay for ever. Other studies keep theirs until they are planned again.
+    """
+    for path, found in list(_find_same(root, checkout)):
+        if found.token != checkout.token:
+            shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+            path.unlink(missing_ok=True)
 
 
 def note_needed(root: Path, references: Path, study: str, key: str) -> None:

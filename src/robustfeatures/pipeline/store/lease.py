@@ -81,14 +81,14 @@ def hold(scratch: Path, block: str, patience: float) -> Iterator[Lease]:
         lock.release()
 
 
-def in_turn(names: Iterable[str], make: Callable[[str, float], None]) -> None:
+def in_turn(names: Iterable[str], make: Callable[[str, float], None], patience: float | None = None) -> None:
     """Call `make(name, patience)` for each name. What other jobs make comes last.
 
     `make` is to raise HeldError if another job holds the lease for longer than `patience` seconds. Only when nothing
-    else is left to do is another job waited for.
+    else is left to do is another job waited for, by default `WAIT_SECONDS`.
 
     Raises:
-        HeldError: another job still makes something after `WAIT_SECONDS`.
+        HeldError: another job still makes something after this time.
     """
     left = list(names)
     while left:
@@ -99,7 +99,7 @@ def in_turn(names: Iterable[str], make: Callable[[str, float], None]) -> None:
             except HeldError:
                 held.append(name)
         if len(held) == len(left):
-            make(held.pop(0), WAIT_SECONDS)
+            make(held.pop(0), WAIT_SECONDS if patience is None else patience)
         left = held
 
 

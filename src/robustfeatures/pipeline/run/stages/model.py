@@ -62,8 +62,8 @@ def _check_precision(parameters: Model, job: Job) -> None:
     data = job.dataset("data", "train")
     if found := find_narrow_convolutions(initialise_network(parameters, data), data.image_shape):
         raise UserError(
-            f"precision: in bfloat16 a processor computes wrong gradients for {found[0]}, a strided convolution of "
-            "images one pixel wide; set float32, or train on a GPU"
+            f"precision: in bfloat16 a processor computes wrong gradients for {found[0]}, a convolution of images "
+            "narrower than its stride; set float32, or train on a GPU"
         )
 
 
