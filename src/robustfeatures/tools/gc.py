@@ -74,8 +74,8 @@ def find_unneeded(
 ) -> Unneeded:
     """The payloads that no plan uses and that no job is making. A plan may use a payload through an acceptance.
 
-    All of `plans` must be built. Of the plans `with_results`, what is built is kept. After a change of the code this may
-    be nothing, so what the study needed before is `earlier`.
+    All of `plans` must be built. Of the plans `with_results`, what is built is kept. After a change of the code nothing
+    may be, so what the study needed before is `earlier`.
 
     Raises:
         UserError: a planned artifact is not built yet, so the keys that it will need are unknown.
