@@ -65,13 +65,14 @@ def register(root: Path, references: Path, study: str, keys: Iterable[str], *, i
     notes = _list_notes(place)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     checkout = Checkout(token, path, study, name_user(os.getuid()), platform.node(), now, ())
-    before = () if is_whole else (key for _, one in _find_same(root, checkout) for key in one.keys)
+    same = list(_find_same(root, checkout))
+    before = () if is_whole else (key for _, one in same for key in one.keys)
     checkout = replace(checkout, keys=tuple(sorted({*before, *keys})))
     with _where_it_may_be_written():
         write_json(place, asdict(checkout), durable=False)
         for note in notes:
             note.unlink(missing_ok=True)
-        _forget_earlier(root, checkout)
+        _forget_earlier(same, token)
 
 
 def _find_same(root: Path, checkout: Checkout) -> Iterator[tuple[Path, Checkout]]:
@@ -85,13 +86,13 @@ def _find_same(root: Path, checkout: Checkout) -> Iterator[tuple[Path, Checkout]
                 yield path, found
 
 
-def _forget_earlier(root: Path, checkout: Checkout) -> None:
-    """Remove the lists of this study of this checkout with another token.
+def _forget_earlier(same: Iterable[tuple[Path, Checkout]], token: str) -> None:
+    """Remove the lists of one study of one checkout with another token.
 
     Nobody else would, and its payloads would stay for ever. Other studies keep theirs until they are planned again.
     """
-    for path, found in list(_find_same(root, checkout)):
-        if found.token != checkout.token:
+    for path, found in same:
+        if found.token != token:
             shutil.rmtree(path.with_suffix(""), ignore_errors=True)
             path.unlink(missing_ok=True)
 
