@@ -1,8 +1,8 @@
 """X6: the radius of D_rand and D_det swept: when is a perturbation small?
 
-A control of ours. That a network trained on D_det generalises to D says something about imperceptible features only if
-the attack cannot turn an image into one of another class. So the accuracies stand beside the share of images with an
-image of another class within 2 eps. The balls of radius eps round two such images meet.
+A control of ours. A network trained on D_det generalises to D. Imperceptible features explain this only if the attack
+cannot turn an image into one of another class. So the accuracies stand beside the share of images with an image of
+another class within 2 eps. The balls of radius eps round two such images meet.
 """
 
 from __future__ import annotations
