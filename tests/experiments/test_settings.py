@@ -14,6 +14,8 @@ from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments import a10_sample_grids as a10
 from robustfeatures.experiments import c1_training_set_size as c1
 from robustfeatures.experiments import c8_robustness_at_odds as c8
+from robustfeatures.experiments import e1_feature_averaging as e1
+from robustfeatures.experiments import e2_robust_radius as e2
 from robustfeatures.experiments import x3_autoattack as x3
 from robustfeatures.experiments import x4_intervals as x4
 from robustfeatures.experiments.catalogue import load_experiment
@@ -116,6 +118,29 @@ def test_c1_takes_a_size_once(study: Study) -> None:
     settings = c1.Settings(eps={"l2": (0.5,)}, sizes=(size, replace(size, epochs=3)))
     with pytest.raises(UserError, match=r"^experiments\.C1\.sizes: 40 samples appear twice$"):
         c1.needs(Pieces(study), settings)
+
+
+@pytest.mark.parametrize(
+    ("needs", "settings", "expected"),
+    [
+        (e1.needs, e1.Settings(training=e1.Training(clusters=10, dimension=9)), "E1.training.clusters: 10"),
+        (e2.needs, e2.Settings(training=e1.Training(clusters=10, dimension=9)), "E2.training.clusters: 10"),
+        (e2.needs, e2.Settings(sweep_clusters=(2, 50), sweep_dimensions=(49, 500)), "E2.sweep_clusters: 50"),
+    ],
+)
+def test_orthogonal_centres_have_to_fit(study: Study, needs: Any, settings: Any, expected: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"^experiments\.{expected} orthogonal centres do not fit into \d+ dimensions$"
+    ):
+        needs(Pieces(study), settings)
+
+
+@pytest.mark.parametrize("identifier", ["A12", "C8"])
+def test_one_example_is_too_few(identifier: str) -> None:
+    kind = load_experiment(identifier).settings
+    with pytest.raises(UserError, match=r"^examples: .*greater than or equal to 2"):
+        validate(kind, {"examples": 1})
+    assert validate(kind, {"examples": 2})
 
 
 def test_c8_needs_weights_that_some_adversary_leaves(study: Study) -> None:

@@ -50,7 +50,7 @@ class Settings(Strict):
     """The variances in the plane of Figure 4."""
     plane_eps: Annotated[tuple[NonNegativeFloat, ...], MinLen(1), Distinct] = (0.0, 0.5, 1.5, 4.0)
     """The radii in the plane of Figure 4."""
-    examples: PositiveInt = 1000
+    examples: Annotated[int, Ge(2)] = 1000
     """The number of examples for Theorem 2 and Figure 4."""
     steps: PositiveInt = 800
     """The steps of gradient descent."""

@@ -44,7 +44,7 @@ class Settings(Strict):
     """eta sqrt(d)."""
     dimension: PositiveInt = 400
     """The dimension d."""
-    examples: PositiveInt = 5000
+    examples: Annotated[int, Ge(2)] = 5000
     """The number of examples."""
     relative_eps: Annotated[tuple[Annotated[float, Ge(0)], ...], MinLen(2), Distinct] = (
         *(0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75),

@@ -98,8 +98,8 @@ def _accuracies_in_percent(results: Results) -> pd.DataFrame:
 def _find_phase_changes(rows: pd.DataFrame) -> pd.Series:
     """Per row, training and seed: the measured step at which the lead of non-robust correlation is largest.
 
-    After it robust features grow faster than non-robust ones. In standard training this never happens; there it is the
-    step at which both stop growing.
+    After it robust features grow faster than non-robust ones. In standard training the lead may grow to the end. Then
+    the step is the last measured one.
     """
     lead = (rows[NON_ROBUST] - rows[ROBUST]).groupby([rows["row"], rows["training"], rows["seed"]], sort=False)
     found: pd.Series = rows.loc[lead.idxmax()].set_index(["row", "training", "seed"])["step"]

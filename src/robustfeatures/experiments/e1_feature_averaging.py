@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Gt
 
 from robustfeatures.engine.settings import Fraction, PositiveInt, Strict
+from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import summarise_seeds
@@ -83,8 +84,23 @@ def as_printed(training: Training, steps: int) -> dict[str, Any]:
     }
 
 
+def check_dimension(clusters: int, dimension: int, where: str) -> None:
+    """Check that orthogonal centres fit.
+
+    Raises:
+        UserError: they do not; the message begins with `where`.
+    """
+    if clusters > dimension:
+        raise UserError(f"{where}: {clusters} orthogonal centres do not fit into {dimension} dimensions")
+
+
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """One measurement per start and seed, of both networks on the same points."""
+    """One measurement per start and seed, of both networks on the same points.
+
+    Raises:
+        UserError: the clusters are more than the dimensions.
+    """
+    check_dimension(settings.training.clusters, settings.training.dimension, "experiments.E1.training.clusters")
     starts: Mapping[str, dict[str, Any]] = {
         SMALL: asdict(settings.training),
         **{

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Gt, MinLen
 
 from robustfeatures.engine.settings import Fraction, Strict
-from robustfeatures.experiments.e1_feature_averaging import Training
+from robustfeatures.experiments.e1_feature_averaging import Training, check_dimension
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.summaries import summarise_seeds
@@ -74,7 +74,13 @@ class Settings(Strict):
 
 
 def needs(pieces: Pieces, settings: Settings) -> list[Need]:
-    """Per seed the curves at the size of `training` for both sizes of sides, and a part of the sweep per dimension."""
+    """Per seed the curves at the size of `training` for both sizes of sides, and a part of the sweep per dimension.
+
+    Raises:
+        UserError: the clusters are more than the dimensions.
+    """
+    check_dimension(settings.training.clusters, settings.training.dimension, "experiments.E2.training.clusters")
+    check_dimension(max(settings.sweep_clusters), min(settings.sweep_dimensions), "experiments.E2.sweep_clusters")
     found = []
     for seed in pieces.study.seeds:
         for sides, share in ((EQUAL, {}), (UNEQUAL, {"positive_share": settings.positive_share})):

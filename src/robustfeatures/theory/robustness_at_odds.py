@@ -15,7 +15,8 @@ Our derivation differs from the printed text as follows.
   w_i to the mean of 1 - y w'x + eps |w|_1, not 2 eta - eps. So the weights of x2 ... vanish for eps >= eta.
 - "p against any eps < 1" holds for the classifier x1. With a free norm adversarial training finds x1 only for
   eta <= eps < 2p - 1. For larger eps the loss p max(0, 1 - w1 (1 - eps)) + (1 - p)(1 + w1 (1 + eps)) grows with w1, and
-  the minimum is w = 0. With unit norm, as in the theorem, the minimum is w1 = 1 for all these eps.
+  the minimum is w = 0. With unit norm, as in the theorem, the minimum is w1 = 1 for eps >= 2 eta. For eps just above
+  eta it may be w1 = 0, if p is small.
 """
 
 from __future__ import annotations

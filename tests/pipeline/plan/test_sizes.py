@@ -84,6 +84,14 @@ def test_npz_files(tmp_path: Path) -> None:
     assert_right(replace(npz(tmp_path / "splits.npz", splits), test=0.25))
 
 
+@pytest.mark.parametrize("share", [0.07, 0.14, 0.28, 0.55, 0.56])
+def test_a_share_whose_product_is_just_above_a_whole_number(tmp_path: Path, share: float) -> None:
+    """0.55 * 100 is 55.00000000000001 in floating point."""
+    pool = npz(tmp_path / "pool.npz", {"images": np.zeros((100, 1, 4, 4), np.uint8), "labels": np.arange(100) % 2})
+    assert share * 100 > round(share * 100)
+    assert_right(replace(pool, test=share))
+
+
 def test_an_npz_file_is_counted_without_reading_its_images(tmp_path: Path) -> None:
     path = tmp_path / "pool.npz"
     np.savez(path, labels=np.arange(40) % 2, images=np.zeros((40, 3, 64, 64), np.uint8))

@@ -122,7 +122,8 @@ def _count_splits(data: Data, images: Mapping[str, int]) -> dict[str, int]:
     whole = counts.get("train", 0)
     for split, share in (("test", data.test), ("validation", data.validation)):
         if share is not None:
-            counts[split] = ceil(share * whole)
+            # Rounded as in `data.preparation`: 0.55 * 100 is slightly more than 55 in floating point.
+            counts[split] = ceil(share * whole - 1e-9)
             counts["train"] = max(0, counts.get("train", 0) - counts[split])
     return counts
 
