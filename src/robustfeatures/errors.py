@@ -30,6 +30,11 @@ def join_words(words: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
+def count_things(count: int, noun: str) -> str:
+    """The count with its noun: "1 payload", "2 payloads"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """' (did you mean ...?)' with the nearest known name; if none is near, ' (known: ...)' with all known names."""
     names = sorted(known)

@@ -129,7 +129,7 @@ def test_a_server_without_the_right_to_write(tmp_path: Path, monkeypatch: pytest
         process = start("push", address, "--store", str(store.root))
         _, said = process.communicate()
         # Reading needs no right to write.
-        assert pull_from(address, Store(tmp_path / "fresh"))[0].endswith("pulled 1 payloads, 0 were there")
+        assert pull_from(address, Store(tmp_path / "fresh"))[0].endswith("pulled 1 payload; there before: 0")
     assert process.returncode == 1
     assert said.splitlines()[-1].startswith(f"robustfeatures: {address}: Permission denied")
     assert len(list(remote.glob("*/manifest.json"))) == 1
@@ -215,5 +215,5 @@ def test_pull_needs_no_torch(tmp_path: Path) -> None:
     )
     said, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
-    assert said == f"{remote}: pulled 1 payloads, 0 were there\n"
+    assert said == f"{remote}: pulled 1 payload; there before: 0\n"
     assert bytes_of(Store(tmp_path / "fresh")) == bytes_of(store)

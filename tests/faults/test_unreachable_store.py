@@ -58,7 +58,7 @@ def test_an_error_is_no_absence(store: Store, monkeypatch: pytest.MonkeyPatch, c
         assert (caught.value.errno, caught.value.filename) == (code, str(path))
         with pytest.raises(UserError, match="the payload there may be whole and is left in its place"):
             publish(store, "0123456789abcdef")
-        with pytest.raises(UserError, match="1 payloads have files that cannot be read"):
+        with pytest.raises(UserError, match="files that cannot be read, in 1 payload, are left"):
             list(verify(store, repair=True))
     assert store.manifest("0123456789abcdef") is not None
     assert not list(store.root.glob(".damaged-*"))
@@ -72,7 +72,7 @@ def test_repair_leaves_what_cannot_be_read(store: Store, monkeypatch: pytest.Mon
     lines: list[str] = []
     with monkeypatch.context() as broken:
         fail(broken, path, errno.EIO)
-        with pytest.raises(UserError, match="1 payloads have files that cannot be read"):
+        with pytest.raises(UserError, match="files that cannot be read, in 1 payload, are left"):
             lines.extend(verify(store, repair=True))
     damaged, moved, *unread = lines
     assert damaged.endswith("rows.csv: damaged")

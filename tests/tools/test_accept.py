@@ -77,9 +77,7 @@ def test_after_a_refactoring_nothing_is_computed(workplace: Workplace) -> None:
     assert len(codes) == 5
     lines = workplace.accept()
     assert sum(line.startswith("the same bytes: ") for line in lines) == 5
-    assert lines[-1].startswith(
-        f"accepted {len(lacking)} artifacts, 5 of them made again, for 5 pairs of old and new code: "
-    )
+    assert lines[-1].startswith(f"accepted {len(lacking)} artifacts, 5 made again, for 5 pairs of old and new code: ")
     plan = workplace.plan()
     assert workplace.lacking(plan) == []
     assert workplace.store.payload_keys() == payloads
@@ -174,7 +172,7 @@ def test_other_parameters_are_not_accepted(workplace: Workplace) -> None:
     assert candidates == []
     assert missing == lacking
     assert workplace.accept() == [
-        f"{len(lacking)} artifacts are not in the store with other code or libraries alone: they will be computed",
+        f"{len(lacking)} artifacts to compute, because they are not in the store with other code or libraries alone",
         "there is nothing to accept",
     ]
 

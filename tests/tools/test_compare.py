@@ -57,6 +57,26 @@ def test_values_and_verdicts_stand_side_by_side(results: Path) -> None:
     assert "nan" not in page.replace("Nan", "")
 
 
+def test_numbers_of_images_do_not_tell_rows_apart_but_their_names_do(results: Path) -> None:
+    """B1 counts the images of a probe, D3 names those of an evaluation."""
+    for study, images in (("one", [100, 20]), ("two", [300, 60])):
+        tables = results / study / "tables"
+        (tables / "A1.csv").unlink()
+        values = {"accuracy": [90.0, 50.0], "accuracy_low": [80.0, 40.0], "accuracy_high": [95.0, 60.0], "seeds": 2}
+        counted = {"row": "pathway 1", "probe": ["train", "D"], "images": images, **values}
+        named = {"row": "standard", "images": ["test images", "robust"], **values}
+        pd.DataFrame(counted).to_csv(tables / "B1.csv", index=False)
+        pd.DataFrame(named).to_csv(tables / "D3.csv", index=False)
+    list(compare(["one", "two"], results, results / "compared"))
+    values = pd.read_csv(results / "compared" / "values.csv")
+    assert list(values["row"]) == [
+        "row pathway 1, probe train",
+        "row pathway 1, probe D",
+        "row standard, images test images",
+        "row standard, images robust",
+    ]
+
+
 def copy_table(results: Path, study: str, name: str) -> Path:
     tables = results / study / "tables"
     return Path(shutil.copy(tables / "A1.csv", tables / name))

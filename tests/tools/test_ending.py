@@ -74,7 +74,7 @@ def test_on_gpus_the_share_is_that_of_the_jobs_that_use_them(tmp_path: Path) -> 
     network, other = (made.plan.recipes[made.name(f"model/digits-{name}-")] for name in ("standard", "adversarial"))
     made.make(other, computing=8.0)
     (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 16, 3)
-    assert line.startswith("1 payloads computed, 0 found, in 10 s on 16 cores; 5 % of the core time inside training, ")
+    assert line.startswith("1 payload computed, 0 found, in 10 s on 16 cores; 5 % of the core time inside training, ")
     made.make(network, computing=6.0, device="cuda: NVIDIA H200, cuDNN 91900")
     (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 16, 3)
     assert line == (

@@ -98,6 +98,8 @@ def test_masked_gradients_are_warned_of(linear: nn.Module, grey: Tensor) -> None
         ({"eps": np.float32(0.5)}, r"^evaluate: eps: .*0.5\)? is no list of radii; write \[0.5\]$"),
         ({"eps": ["8/0"]}, r"^evaluate: eps: \['8/0'\] has a radius that is no number$"),
         ({"eps": [None]}, r"^evaluate: eps: \[None\] has a radius that is no number$"),
+        ({"eps": [0.5, float("nan")]}, r"^evaluate: eps\.1: nan is no radius; it has to be 0 or more, and finite$"),
+        ({"eps": [-1]}, r"^evaluate: eps\.0: -1\.0 is no radius"),
         ({"eps": ["1e400"]}, r"^evaluate: eps: \['1e400'\] has a radius that is no number$"),
         ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 2).double())}, "model: has weights of type torch.float64"),
         (

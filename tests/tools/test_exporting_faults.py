@@ -44,6 +44,14 @@ def published(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_below_a_file_nothing_can_be_written(tmp_path: Path, form: exporting.Format) -> None:
+    reference, _ = published(tmp_path)
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(OSError, match=rf"'{tmp_path}/file'$"):
+        export(reference, tmp_path / "file" / "out", form)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_what_a_reference_stands_for_is_hashed(tmp_path: Path, form: exporting.Format) -> None:
     reference, path = published(tmp_path)
     export(reference, tmp_path / "whole", form)

@@ -59,7 +59,7 @@ def test_what_another_checkout_needs_stays(store: Store, mine: Artifacts, tmp_pa
     assert found.keys(everyone=False) == [NOBODY]
     assert found.keys(everyone=True) == [NOBODY, OTHER]
     (line,) = found.kept()
-    assert line.startswith(f"1 payloads that {tmp_path}/other/artifacts on ")
+    assert line.startswith(f"1 payload that {tmp_path}/other/artifacts on ")
     assert "study digits, last seen 20" in line
     # Another study of this checkout is not kept, as long as it is not named and has no results here.
     register(store.root, mine.root, "theory", [NOBODY])
@@ -189,7 +189,7 @@ def test_what_is_young_or_being_made_stays(store: Store, mine: Artifacts) -> Non
         found = find_unneeded([Plan(RECIPES, ())], mine, store)
     assert found.keys(everyone=False) == [OTHER]
     assert found.keys(everyone=True) == [OTHER, YOUNG]
-    assert list(found.kept()) == ["1 payloads younger than 7 days"]
+    assert list(found.kept()) == ["1 payload younger than 7 days"]
 
 
 def test_a_damaged_list_is_one_line(store: Store, mine: Artifacts) -> None:

@@ -32,6 +32,8 @@ def studies(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in ("digits", "digits-full", "cifar10-mini", "at-odds-mnist", "feature-averaging"):
         shutil.copy(STUDIES / f"{name}.yaml", folder)
+    for path in STUDIES.glob("not-bugs-cifar10*.yaml"):
+        shutil.copy(path, folder)
     return folder
 
 
@@ -242,6 +244,8 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
     (studies / "needy.yaml").unlink()
     with pytest.raises(UserError, match=r"--like: digits-full extends another study, .* choose digits$"):
         list(write_study("mine", folder, studies, like="digits-full"))
+    with pytest.raises(UserError, match=r"--like: not-bugs-cifar10-cpu extends .*; choose digits or cifar10-mini$"):
+        list(write_study("mine", folder, studies, like="not-bugs-cifar10-cpu"))
     with pytest.raises(UserError, match=r"^--like: 'digit' is unknown \(did you mean 'digits'\?\)$"):
         list(write_study("mine", folder, studies, like="digit"))
     assert sorted(studies.iterdir()) == before
@@ -289,9 +293,9 @@ def test_the_data_are_replaced_however_they_are_written(studies: Path, tmp_path:
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
-        ("RGBA", "data.path: class 1/3.png: the mode is RGBA; save it with 8 bits a channel, grey or RGB"),
-        ("L", "data.path: class 1/3.png: grey image where colour is expected, as in class 0/0.png"),
-        ("I;16", "data.path: class 1/3.png: the mode is I;16"),
+        ("RGBA", "^--data: .*/colour: class 1/3.png: the mode is RGBA; save it with 8 bits a channel, grey or RGB"),
+        ("L", "^--data: .*/colour: class 1/3.png: grey image where colour is expected, as in class 0/0.png"),
+        ("I;16", "^--data: .*/colour: class 1/3.png: the mode is I;16"),
         (None, r"class 1/3.png: no image that Pillow reads as .*; mend or remove it"),
     ],
 )

@@ -209,7 +209,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "weights": ({"weights": "absent.pt"}, "models.standard.weights: absent.pt does not exist"),
     "unknown": ({"network": "resnet81"}, r"models.standard.architecture: 'resnet81' is unknown \(did you mean"),
-    "digest": ({"sha256": None}, "models.standard.sha256: missing for .*`robustfeatures fetch` prints it"),
+    "digest": (
+        {"sha256": None},
+        "models.standard.weights: .* has no sha256; `robustfeatures fetch --study NAME` prints it",
+    ),
     "format": ({"format": "pickle"}, "models.standard.format: 'pickle' is unknown"),
     "one of two": ({"mean": [0.5]}, "models.standard.mean: give both mean and std, or neither"),
     "twice": ({"training": "standard"}, "models.standard: the name is that of a training"),

@@ -63,9 +63,9 @@ def test_labels_and_studies(built: Workspace, tmp_path: Path) -> None:
     done = built.command("push", str(tmp_path / "some"), "--label", "digits-standard-seed0")
     assert done.returncode == 0, done.stderr
     # The network and its data.
-    assert done.stdout == f"{tmp_path / 'some'}: pushed 2 payloads, 0 were there\n"
+    assert done.stdout == f"{tmp_path / 'some'}: pushed 2 payloads; there before: 0\n"
     done = built.command("push", str(tmp_path / "some"), "--study", "smoke")
-    assert done.stdout.endswith("payloads, 2 were there\n")
+    assert done.stdout.endswith("payloads; there before: 2\n")
     assert len(list((tmp_path / "some").glob("*/manifest.json"))) == len(built.payloads())
     done = built.command("push", str(tmp_path / "some"), "--label", "digits-standart")
     assert done.stderr == (

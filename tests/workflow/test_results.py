@@ -197,7 +197,7 @@ def test_status_and_gc(built: Workspace) -> None:
     assert complete.stdout.splitlines()[0].split() == ["43", "of", "43", "artifacts", "are", "there"]
     assert built.command("verify").stdout == "every payload is whole\n"
     (built.folder / "results/store").rename(built.folder / "moved")
-    assert "were made, but are not in the store results/store; --store names another" in built.command("status").stdout
+    assert "made, but not in the store results/store: " in built.command("status").stdout
     assert built.command("status", "--store", "moved").stdout == complete.stdout
     assert built.command("gc", "--store", "moved").stdout.startswith(
         "kept: what the studies that were planned here use: smoke\n"
@@ -210,6 +210,8 @@ def test_status_and_gc(built: Workspace) -> None:
     built.edit("workflow/studies/smoke.yaml", "learning_rate: 0.01", "learning_rate: 0.02")
     lacking = built.command("status", "--all").stdout
     assert "model/digits-on-D_det-pathway-2-probed-seed0-" in lacking
+    unknown = built.command("gc", "--study", "smok").stderr
+    assert unknown.endswith("--study: 'smok' is unknown (did you mean 'smoke'?)\n")
     refused = built.command("gc", "--delete")
     assert refused.returncode == 1
     assert "not built yet" in refused.stderr
@@ -217,13 +219,13 @@ def test_status_and_gc(built: Workspace) -> None:
     payloads = built.payloads()
     kept = "kept: what the studies that were planned here use: smoke"
     # The checkout that this one is a copy of may need it.
-    assert built.command("gc", "--delete").stdout.startswith(f"{kept}\nkept: 1 payloads ")
+    assert built.command("gc", "--delete").stdout.startswith(f"{kept}\nkept: 1 payload that ")
     first, *listed = built.command("gc", "--everyone").stdout.splitlines()
     assert first == kept
     assert len(listed) == 3
-    assert listed[0].startswith("not kept: 1 payloads ")
+    assert listed[0].startswith("not kept: 1 payload that ")
     assert listed[1].startswith("would remove model/digits-on-D_det-pathway-2-probed-seed0-")
-    assert listed[2].startswith("would remove 1 payloads, ")
+    assert listed[2].startswith("would remove 1 payload, ")
     assert built.payloads() == payloads
     built.command("gc", "--everyone", "--delete")
     assert len(built.payloads()) == len(payloads) - 1

@@ -108,10 +108,14 @@ def gc(
     from robustfeatures.pipeline.store.format import check_store
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.pipeline.store.store import discard
+    from robustfeatures.pipeline.study.study import find_study
     from robustfeatures.tools.gc import describe_payloads, find_unneeded, has_results, leftovers, studies_here
 
     artifacts = Artifacts(ARTIFACTS)
     configured = read_configuration(config)
+    find_study(STUDIES, configured.study, f"{config}: study")
+    for name in study or ():
+        find_study(STUDIES, name, "--study")
     found = find_store(store, configured)
     check_store(found.root)
     here = [] if study else studies_here(artifacts, STUDIES, found)

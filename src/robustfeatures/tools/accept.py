@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, count_things
 from robustfeatures.pipeline.plan.canonical import digest
 from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.plan.plan import Plan
@@ -63,7 +63,8 @@ def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None
     """
     candidates, missing = find_candidates(plan, store)
     if missing:
-        yield f"{len(missing)} artifacts are not in the store with other code or libraries alone: they will be computed"
+        absent = count_things(len(missing), "artifact")
+        yield f"{absent} to compute, because they are not in the store with other code or libraries alone"
     if not candidates:
         yield "there is nothing to accept"
         return
@@ -85,8 +86,8 @@ def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None
     )
     changes = len({candidate.change for candidate in candidates})
     yield (
-        f"accepted {len(candidates)} artifacts, {len(compared)} of them made again, for {changes} pairs of old and new "
-        f"code: {path}"
+        f"accepted {count_things(len(candidates), 'artifact')}, {len(compared)} made again, for "
+        f"{count_things(changes, 'pair')} of old and new code: {path}"
     )
 
 

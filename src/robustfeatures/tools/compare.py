@@ -9,6 +9,7 @@ from functools import reduce
 from pathlib import Path
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from robustfeatures.errors import UserError, join_words, suggest
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
@@ -170,7 +171,9 @@ def read_values(path: Path) -> pd.DataFrame:
     table = pd.read_csv(path, keep_default_na=False, na_values=[""])
     names = measured_columns(table)
     beside = {each.format(name) for name in names for each in BESIDE}
-    keys = [name for name in table.columns if name not in {"seeds", *names, *beside}]
+    # B1 and B4 count the images of a row; D3 and A4 name them, which tells rows apart.
+    counted = {name for name in ("seeds", "images") if name in table and is_numeric_dtype(table[name])}
+    keys = [name for name in table.columns if name not in {*counted, *names, *beside}]
     rows = table[keys].apply(lambda row: ", ".join(f"{key} {format_number(row[key])}" for key in keys), axis=1)
     missing = pd.Series(float("nan"), table.index)
     return (

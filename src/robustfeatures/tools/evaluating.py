@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -107,9 +108,13 @@ def _read_radii(eps: Sequence[float | str]) -> list[float]:
     if isinstance(eps, (str, int, float)) or getattr(eps, "ndim", 1) == 0:
         raise UserError(f"evaluate: eps: {eps!r} is no list of radii; write [{eps}]")
     try:
-        return sorted({0.0, *(float(Fraction(each)) if isinstance(each, str) else float(each) for each in eps)})
+        radii = [float(Fraction(each)) if isinstance(each, str) else float(each) for each in eps]
     except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
         raise UserError(f"evaluate: eps: {eps!r} has a radius that is no number") from error
+    for number, radius in enumerate(radii):
+        if not 0 <= radius < math.inf:
+            raise UserError(f"evaluate: eps.{number}: {radius} is no radius; it has to be 0 or more, and finite")
+    return sorted({0.0, *radii})
 
 
 def _check_weights(model: nn.Module) -> None:

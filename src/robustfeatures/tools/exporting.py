@@ -10,7 +10,7 @@ import unicodedata
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -109,7 +109,9 @@ def _write_beside(out: Path) -> Iterator[Path]:
     finally:
         if fresh.is_dir():
             shutil.rmtree(fresh)
-        fresh.unlink(missing_ok=True)
+        # If `out` lies below a file, there is nothing to remove.
+        with suppress(NotADirectoryError):
+            fresh.unlink(missing_ok=True)
 
 
 def _write_folder(folder: Path, datasets: Mapping[str, ImageDataset]) -> list[str]:

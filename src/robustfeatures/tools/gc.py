@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, count_things
 from robustfeatures.files import ABSENT
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.prepare import is_built_whole
@@ -47,11 +47,12 @@ class Unneeded:
     def kept(self) -> Iterator[str]:
         """A line on each reason to keep payloads."""
         for checkout, keys in self.of_others:
-            yield f"{len(keys)} payloads that {checkout} needs"
+            yield f"{count_things(len(keys), 'payload')} that {checkout} needs"
         if self.earlier:
-            yield f"{len(self.earlier)} payloads that studies needed here before a change, until all is built again"
+            earlier = count_things(len(self.earlier), "payload")
+            yield f"{earlier} that studies needed here before a change, until all is built again"
         if self.young:
-            yield f"{len(self.young)} payloads younger than {GRACE_DAYS} days"
+            yield f"{count_things(len(self.young), 'payload')} younger than {GRACE_DAYS} days"
 
 
 def has_results(artifacts: Artifacts, study: str) -> bool:
@@ -119,7 +120,7 @@ def describe_payloads(keys: Sequence[str], artifacts: Artifacts, store: Store) -
         stage = "a damaged payload" if manifest is None else f"a payload of the stage {manifest['identity']['stage']}"
         described[key] = f"{names.get(key, stage)}, {format_bytes(size)}, {store.payload(key)}"
         total += size
-    return described, f"{len(keys)} payloads, {format_bytes(total)} in all"
+    return described, f"{count_things(len(keys), 'payload')}, {format_bytes(total)} in all"
 
 
 def leftovers(store: Store, *, unfinished: bool, everyone: bool = False) -> list[Path]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustfeatures.errors import UserError, make_printable, suggest
+from robustfeatures.errors import UserError, count_things, make_printable, suggest
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.recipe import STAGES
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
@@ -100,7 +100,7 @@ def draw(lines: Collection[Line]) -> Table:
 
     table = Table(box=None, pad_edge=False, show_footer=True)
     total = sum(line.size for line in lines)
-    footers = {"stage": f"{len(lines)} artifacts", "size": format_bytes(total)}
+    footers = {"stage": count_things(len(lines), "artifact"), "size": format_bytes(total)}
     for name in ("stage", "label", "digest", "seed", "number", "age", "size"):
         numeric = name in ("seed", "age", "size")
         footer, justify = footers.get(name, ""), "right" if numeric else "left"

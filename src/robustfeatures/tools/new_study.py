@@ -135,7 +135,8 @@ def _check_whole(study: Path) -> None:
     while "extends" in (values := read_yaml(whole)):
         whole = whole.with_name(f"{values['extends']}.yaml")
     if whole != study:
-        raise UserError(f"--like: {study.stem} extends another study, and one file is copied; choose {whole.stem}")
+        choice = "digits or cifar10-mini" if read_study(whole).other_data else whole.stem
+        raise UserError(f"--like: {study.stem} extends another study, and one file is copied; choose {choice}")
     root = yaml.compose(study.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     assert isinstance(root, yaml.MappingNode)
     if root.flow_style or any(key.tag == "tag:yaml.org,2002:merge" for key, _ in root.value):
@@ -167,7 +168,10 @@ def _find_shape(folder: Path, facts: Mapping[str, FileFacts]) -> tuple[tuple[int
     for file, fact in facts.items():
         if fact.problem is not None:
             raise UserError(f"{folder / file}: {fact.problem}; mend or remove it")
-    channels = 1 if find_mode(facts) == "L" else 3
+    try:
+        channels = 1 if find_mode(facts) == "L" else 3
+    except UserError as error:
+        raise UserError(f"--data: {folder}: {str(error).removeprefix('data.path: ')}") from error
     sizes = {(fact.height, fact.width) for fact in facts.values()}
     if len(sizes) == 1:
         height, width = next(iter(sizes))

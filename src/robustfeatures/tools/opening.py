@@ -84,10 +84,11 @@ def load_model(
     hold; only for one of your own give `architecture`, because loading it runs your file.
 
     Raises:
-        UserError: there is no such reference or payload, the file is damaged, or it holds the weights of another
-            network.
+        UserError: there is no such reference, payload or device, the file is damaged, or it holds the weights of
+            another network.
     """
     path = Path(reference_or_path)
+    _check_device(device)
     from robustfeatures.models.foreign import SUFFIXES, load_foreign
     from robustfeatures.models.own_files import check_own, parse_own
     from robustfeatures.pipeline.store.networks import load_network
@@ -115,3 +116,14 @@ def load_model(
         format=format,
     )
     return network.to(device)
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    # torch says that it was built without CUDA by an AssertionError.
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"load_model: device: {str(device)!r} cannot be used here: {reason}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from robustfeatures.errors import UserError, suggest
+from robustfeatures.errors import UserError, count_things, suggest
 from robustfeatures.files import ABSENT
 from robustfeatures.pipeline.store.format import open_store
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
@@ -64,7 +64,7 @@ def pull_from(address: str, store: Store) -> tuple[str, list[str]]:
 
 
 def _describe(outcome: Outcome, done: str, address: str) -> tuple[str, list[str]]:
-    line = f"{address}: {done} {len(outcome.moved)} payloads, {len(outcome.there)} were there"
+    line = f"{address}: {done} {count_things(len(outcome.moved), 'payload')}; there before: {len(outcome.there)}"
     return line, [*outcome.refused, *outcome.held.values()]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from robustfeatures.errors import make_printable
+from robustfeatures.errors import count_things, make_printable
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.estimates import estimate, find_processes
@@ -213,14 +213,14 @@ def draw(state: State, *, every: bool) -> Group:
     from rich.text import Text
 
     there, total = (sum(counts[place] for counts in state.counts.values()) for place in (0, 1))
-    shown: list[Text | Table] = [Text(f"{there} of {total} artifacts are there")]
+    shown: list[Text | Table] = [Text(f"{there} of {count_things(total, 'artifact')} are there")]
     if state.missing:
         stages = Table.grid(padding=(0, 2))
         for stage, (found, of) in state.counts.items():
             stages.add_row(Text(f"  {stage}"), Text(f"{found} of {of}", justify="right"))
         shown += [stages, Text(state.describe_time())]
     if state.lost:
-        line = f"{state.lost} were made, but are not in the store {state.store}; --store names another store"
+        line = f"made, but not in the store {state.store}: {state.lost}; --store names another store"
         shown.append(Text(make_printable(line)))
     if state.running:
         jobs = Table.grid(padding=(0, 2))
@@ -263,7 +263,7 @@ def computing_share(
         where, whose = f"on {cores} cores", "the core time"
     came = f"{len(taken)} taken from the remote, " if taken else ""
     return (
-        f"{len(fresh)} payloads computed, {came}{len(built) - len(fresh) - len(taken)} found, "
+        f"{count_things(len(fresh), 'payload')} computed, {came}{len(built) - len(fresh) - len(taken)} found, "
         f"in {seconds:.0f} s {where}; "
         f"{percent(computing / seconds):.0f} % of {whose} inside training, attack or evaluation"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, count_things
 from robustfeatures.pipeline.store.store import Store
 
 
@@ -32,4 +32,6 @@ def verify(store: Store, *, repair: bool = False) -> Iterator[str]:
         if repair:
             yield f"moved {path} to {store.set_aside(path)}"
     if left:
-        raise UserError(f"{store.root}: {left} payloads have files that cannot be read, and are left where they are")
+        raise UserError(
+            f"{store.root}: files that cannot be read, in {count_things(left, 'payload')}, are left where they are"
+        )

@@ -56,6 +56,14 @@ def test_weights_that_layers_share(tmp_path: Path) -> None:
         assert torch.equal(loaded(images), network.eval()(images))
 
 
+def test_a_device_that_is_not_there_is_told(tmp_path: Path) -> None:
+    path = saved(create("linear", num_classes=7, image_shape=CIFAR), tmp_path / "model.safetensors", "linear", None)
+    devices = ["cudaa"] if torch.cuda.is_available() else ["cudaa", "cuda"]
+    for device in devices:
+        with pytest.raises(UserError, match=rf"^load_model: device: '{device}' cannot be used here: "):
+            load_model(path, device=device)
+
+
 def refusal(path: Path) -> str:
     with pytest.raises(UserError) as error:
         load_model(path)

@@ -78,11 +78,11 @@ def test_there_and_back(store: Store, tmp_path: Path, address: str) -> None:
     assert found == expected
     fresh = Store(tmp_path / "fresh")
     line, problems = pull_from(address, fresh)
-    assert (line, problems) == (f"{address}: pulled 3 payloads, 0 were there", [])
+    assert (line, problems) == (f"{address}: pulled 3 payloads; there before: 0", [])
     assert bytes_of(fresh) == bytes_of(store)
     assert list(verify(fresh)) == []
     assert not list((fresh.root / ".partial").glob("*/"))
-    assert pull_from(address, fresh)[0].endswith("pulled 0 payloads, 3 were there")
+    assert pull_from(address, fresh)[0].endswith("pulled 0 payloads; there before: 3")
     again = push_all(store, address)
     assert (again.moved, sorted(again.there)) == ([], [*KEYS])
 

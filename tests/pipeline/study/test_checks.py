@@ -287,7 +287,7 @@ def test_a_study_is_reduced_from_a_setting_of_a_paper(tmp_path: Path) -> None:
 
 def test_a_list_needs_its_digest_to_be_planned_but_not_to_be_fetched(tmp_path: Path) -> None:
     listed = {"kind": "listed", "split": "train", "path": "keep.txt"}
-    missing = "sha256: missing for keep.txt; `robustfeatures fetch` prints it"
+    missing = "path: keep.txt has no sha256; `robustfeatures fetch --study NAME` prints it"
     other = {"source": "mnist", "operations": [listed]}
     for data, where in ((other, "operations.0"), (concatenated(other), "operations.1.data.operations.0")):
         assert refusal(tmp_path, {"other_data": {"a": data}}) == f"other_data.a.{where}.{missing}"

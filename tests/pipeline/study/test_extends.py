@@ -191,6 +191,12 @@ def test_a_circle_is_refused(folder: Path) -> None:
         ),
         ({"derived": {"D_det": {"splits": ["train"]}}}, "child", "derived.D_det.splits: 'validation' is missing"),
         ({"experiments": {"A99": {}}}, "child", "experiments.A99: there is no such experiment"),
+        # What the study names and no study has.
+        (
+            {"experiments": {"B1": {"pathway_1": "typo"}}},
+            "child",
+            "experiments.B1.pathway_1: training: 'typo' is missing",
+        ),
         ({"experiments": {"A10": {"image": 3}}}, "child", "experiments.A10.image: unknown field"),
         ({"architecture": {"name": "vgg16"}}, "child", "architecture.name: 'vgg16' needs images of at least 32 x 32"),
     ],
@@ -203,6 +209,14 @@ def test_an_error_names_the_file_in_which_the_value_stands(
     assert found.startswith(f"{folder}/{file}.yaml: {message}")
     # What is wrong may be the change.
     assert found.endswith(" (in child.yaml, which extends this file)") == (file == "smoke")
+
+
+def test_a_digest_is_missing_where_the_files_are_named(folder: Path, tmp_path: Path) -> None:
+    images = tmp_path / "images.npz"
+    np.savez(images, images=np.zeros((40, 1, 8, 8), np.uint8), labels=np.arange(40) % 10)
+    write(folder, "child", {"extends": "smoke", "data": {"source": "npz", "path": str(images)}})
+    message = f"data.path: {images} has no sha256; `robustfeatures fetch --study NAME` prints it"
+    assert refusal(folder / "child.yaml") == f"{folder}/child.yaml: {message}"
 
 
 def test_an_extended_study_that_is_no_study(folder: Path) -> None:

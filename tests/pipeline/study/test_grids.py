@@ -101,6 +101,7 @@ def test_a_field_within_a_field(tmp_path: Path) -> None:
         ),
         ({"schedule": ["steps"]}, "pathway-1", "grids.table.cells.0.schedule: 'steps' is unknown (did you mean 'step'"),
         ({"adversary.eps": [0.1]}, "pathway-1", "grids.table.cells.0.adversary.eps: the base has no 'adversary'"),
+        ({"epochs.x": [1]}, "pathway-1", "grids.table.cells.0.epochs.x: the base has no fields in 'epochs'"),
         ({"adversary.epss": [0.1]}, "adversarial", "grids.table.cells.0.adversary.epss: unknown field"),
         (
             {"weight_decay": [0.0, 0.0]},

@@ -223,20 +223,21 @@ STUDY_CASES = {
     "unknown pathway": (
         "pathway_2: pathway-2",
         "pathway_2: pathway-3",
-        "training: 'pathway-3' is missing (did you mean 'pathway-",
+        "experiments.B1.pathway_2: training: 'pathway-3' is missing (did you mean 'pathway-",
     ),
     "splits too large": ("test: 0.25", "test: 0.9", "data.test: validation and test leave nothing to train on"),
     "seeds that meet": ("seeds: [0]", "seeds: [7, 3, 2007]", "seeds: 7 and 2007 differ by 2000, so some of"),
+    "no seeds": ("seeds: [0]", "seeds: []", "seeds: should have at least 1 item"),
     "seed twice": ("seeds: [0]", "seeds: [0, 0]", "seeds: a seed appears twice"),
     "a name that leaves its folder": (
         "D_rand: {source",
         "../D_rand: {source",
-        "derived.../D_rand.[key]: string should match pattern",
+        "derived: a name has letters, digits, _, . and - alone, and begins with a letter or a digit, not '../D_rand'",
     ),
     "a name for the shell": (
         "D_rand: {source",
         "$(touch x): {source",
-        "derived.$(touch x).[key]: string should match pattern",
+        "derived: a name has letters, digits, _, . and - alone, and begins with a letter or a digit, not '$(touch x)'",
     ),
     "a class out of range": (
         "target: random",

@@ -54,11 +54,12 @@ def check_contents(data: Data, where: str) -> None:
                 raise UserError(f"{place}.path: {each.path}: the name of the class {name!r} is not UTF-8; rename it")
         if source.has_own_files:
             compute = load_attribute(f"{source.module}:compute_digest")
-            _check_digest(Path(str(each.path)), each.sha256, partial(compute, each), place, kind=each.source)
+            path = Path(str(each.path))
+            _check_digest(path, each.sha256, partial(compute, each), place, "path", kind=each.source)
         for number, operation in enumerate(each.operations):
             if isinstance(operation, KeepListed):
                 path = Path(operation.path)
-                _check_digest(path, operation.sha256, partial(hash_file, path), f"{place}.operations.{number}")
+                _check_digest(path, operation.sha256, partial(hash_file, path), f"{place}.operations.{number}", "path")
     for number, operation in enumerate(data.operations):
         place = f"{where}.operations.{number}"
         if isinstance(operation, Subset):
@@ -77,14 +78,16 @@ def check_weights(pretrained: Pretrained, where: str) -> None:
         UserError: the SHA-256 is missing, or the file has another one than the study says.
     """
     path = Path(pretrained.weights)
-    _check_digest(path, pretrained.sha256, partial(hash_file, path), where)
+    _check_digest(path, pretrained.sha256, partial(hash_file, path), where, "weights")
 
 
 def _check_digest(
-    path: Path, expected: str | None, compute: Callable[[], str], where: str, *, kind: str = "file"
+    path: Path, expected: str | None, compute: Callable[[], str], where: str, named: str, *, kind: str = "file"
 ) -> None:
+    """Check the digest in `where`.sha256 of the file that `where`.`named` names."""
     if expected is None:
-        raise UserError(f"{where}.sha256: missing for {path}; `robustfeatures fetch` prints it")
+        # The study that names the file lacks the digest, not one that it extends.
+        raise UserError(f"{where}.{named}: {path} has no sha256; `robustfeatures fetch --study NAME` prints it")
     found = None
     # What is not there, or cannot be read, is told by the job that reads it. Its result may be in the store.
     with suppress(OSError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -76,4 +76,21 @@ def find_lacking(study: Study, experiment: Experiment, settings: Any) -> list[st
     pieces = LackingPieces(study)
     with suppress(UserError, LookupError):
         experiment.needs(pieces.of_experiment(experiment.id), settings)
-    return list(pieces.lacking.values())
+    given = study.experiments[experiment.id]
+    messages = []
+    for (_, name), message in pieces.lacking.items():
+        place = next(_find_places(given, name), None) if name else None
+        messages.append(message if place is None else f"experiments.{experiment.id}{place}: {message}")
+    return messages
+
+
+def _find_places(settings: Any, name: str) -> Iterator[str]:
+    """The fields of an experiment in which the study itself gives this name, such as `.pathway_1`."""
+    if isinstance(settings, Mapping):
+        items = list(settings.items())
+    else:
+        items = list(enumerate(settings)) if isinstance(settings, (list, tuple)) else []
+    if settings == name:
+        yield ""
+    for part, value in items:
+        yield from (f".{part}{place}" for place in _find_places(value, name))

@@ -227,7 +227,12 @@ def read_task(artifacts: Artifacts, name: str) -> Task:
         with suppress(*ABSENT, ValueError, TypeError, KeyError):
             record: Mapping[str, Any] = _read(path)[name]
             return Task(**{**record, "artifacts": tuple(record["artifacts"]), "inputs": tuple(record["inputs"])})
-    raise UserError(f"{artifacts.reference(name)}: no study that was unfolded here plans this artifact")
+    from robustfeatures.pipeline.plan.recipe import STAGES
+
+    problem = "no study that was unfolded here plans this artifact"
+    if name.partition("/")[0] not in STAGES:
+        problem = "a table, figure, claims file or page; `robustfeatures view` makes it"
+    raise UserError(f"{artifacts.reference(name)}: {problem}")
 
 
 def find_task_names(artifacts: Artifacts) -> dict[str, str]:

@@ -83,7 +83,8 @@ def _apply_changes(base: Mapping[str, Any], changes: Mapping[str, Any], where: s
         place = values
         for part in outer:
             if not isinstance(place.get(part), dict):
-                raise UserError(f"{where}.{field}: the base has no {part!r} to change")
+                problem = f"has no fields in {part!r}" if place.get(part) is not None else f"has no {part!r} to change"
+                raise UserError(f"{where}.{field}: the base {problem}")
             place = place[part]
         if not outer and last not in place:
             known = [known.name for known in fields(Training)]

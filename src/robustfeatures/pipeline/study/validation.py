@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from robustfeatures.errors import UserError, suggest
+from robustfeatures.errors import UserError, count_things, suggest
 from robustfeatures.pipeline.plan.canonical import to_json
 
 T = TypeVar("T")
@@ -67,6 +67,11 @@ def _message(error: Mapping[str, Any], kind: type) -> str:
     # A validator of ours has the whole message, without pydantic's "Value error".
     message = str(error["ctx"]["error"]) if error["type"] == "value_error" else error["msg"]
     message = KINDS.get(error["type"]) or message[0].lower() + message[1:]
+    if error["type"] == "too_short":
+        message = f"should have at least {count_things(error['ctx']['min_length'], 'item')}"
+    if error["type"] == "string_pattern_mismatch" and error["loc"][-1] == "[key]":
+        field = ".".join(map(str, error["loc"][:-2]))
+        message = "a name has letters, digits, _, . and - alone, and begins with a letter or a digit"
     if error["type"] == "union_tag_invalid":
         tags = re.findall(r"'([^']+)'", str(error["ctx"]["expected_tags"]))
         return f"{field}.kind: {error['ctx']['tag']!r} is unknown{suggest(str(error['ctx']['tag']), tags)}"
