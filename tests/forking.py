@@ -18,12 +18,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Never
 
 # Python and Snakemake read these while they start, so a change of them needs a new process.
 READ_AT_START = ("PYTHON", "HOME", "XDG_", "LANG", "LC_", "LD_")
+# Snakemake, and what it imports only while it runs.
+IMPORTED = (
+    "snakemake.cli",
+    "snakemake.report.html_reporter",
+    "smart_open",
+    "requests",
+    "jinja2",
+    "pygments.lexers",
+    "yte",
+)
 # The variables of the server.
 AT_START = dict(os.environ)
 
@@ -69,7 +81,10 @@ def _server() -> tuple[subprocess.Popen[bytes], Path]:
 def _serve(address: str) -> None:
     # Nothing is imported from this file's folder.
     del sys.path[0]
-    import snakemake.cli  # noqa: F401
+    for name in IMPORTED:
+        # Another version of Snakemake may do without.
+        with suppress(ModuleNotFoundError):
+            import_module(name)
 
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"{address}.binding")

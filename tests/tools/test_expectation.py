@@ -18,6 +18,7 @@ from robustfeatures.files import write_json
 from robustfeatures.models.settings import Architecture
 from robustfeatures.pipeline.plan.plan import unfold
 from robustfeatures.pipeline.plan.tasks import Task, make_tasks, plan_copies
+from robustfeatures.pipeline.run import speed
 from robustfeatures.pipeline.run.speed import Speed, measure_speed
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.config import Config
@@ -207,7 +208,8 @@ def test_short_studies_and_finished_jobs_are_not_measured(tmp_path: Path) -> Non
     assert expect(plan, tasks, artifacts, config, cores=2, device="cpu", measure=never) is None
 
 
-def test_a_speed_is_measured() -> None:
+def test_a_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.2)
     wide, narrow = (
         measure_speed(Architecture(name="small-cnn", width=width), (1, 8, 8), "float32", "cpu", 1) for width in (256, 4)
     )
@@ -219,6 +221,7 @@ def test_a_speed_is_measured() -> None:
 def test_a_speed_says_whether_it_is_emulated(
     precision: Precision, emulated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.01)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
     assert measure_speed(Architecture(name="linear"), (1, 2, 2), precision, "cpu", 1).emulated == emulated
 

@@ -13,8 +13,6 @@ from robustfeatures.training.augmentation import Augmenter, crop, crop_and_rotat
 from robustfeatures.training.settings import Augmentation
 from tests.conftest import Digits
 
-torchvision = load_torchvision()
-
 
 def augmenter(settings: Augmentation, count: int, seed: int = 0) -> Augmenter:
     return Augmenter(settings, count, torch.Generator().manual_seed(seed), torch.device("cpu"))
@@ -79,8 +77,8 @@ def test_rotation_is_torchvisions(size: tuple[int, int]) -> None:
     images = torch.rand(1, 3, *size)
     # u = 1 turns by the whole angle; torchvision turns the other way round.
     uniform = torch.tensor([[0.5, 0.5, 0.5, 0.5, 1.0]])
-    rotate = torchvision.transforms.functional.rotate
-    bilinear = torchvision.transforms.InterpolationMode.BILINEAR
+    rotate = load_torchvision().transforms.functional.rotate
+    bilinear = load_torchvision().transforms.InterpolationMode.BILINEAR
     expected = [rotate(images, angle, interpolation=bilinear) for angle in (20.0, -20.0)]
     found = crop_and_rotate(images, uniform, None, 20.0)
     assert min((found - other).abs().max().item() for other in expected) < 1e-5
@@ -127,7 +125,7 @@ def test_crops_keep_their_area_and_ratio(size: tuple[int, int], smallest: float)
 @pytest.mark.parametrize("column", [0, 1, 2])
 def test_jitter_is_torchvisions(column: int) -> None:
     images = torch.rand(2, 3, 8, 8)
-    functions = torchvision.transforms.functional
+    functions = load_torchvision().transforms.functional
     adjust = (functions.adjust_brightness, functions.adjust_contrast, functions.adjust_saturation)[column]
     factors = torch.ones(2, 3)
     factors[:, column] = torch.tensor([0.6, 1.4])

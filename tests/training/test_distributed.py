@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ from robustfeatures.training.adversary import Attacker
 from robustfeatures.training.loop import HistoryRow
 from robustfeatures.training.probes import ProbeSet
 from robustfeatures.training.settings import Adversary, Augmentation, Training
+from tests.together import forked_together
 
 Train = Callable[..., list[HistoryRow]]
 
@@ -102,6 +103,12 @@ CASES: dict[str, Callable[[Train], Trained]] = {
     "adversarial": partial(train_in_float32, adversary=ADVERSARY),
     "random starts": partial(train_in_float32, adversary=replace(ADVERSARY, random_start=True)),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked() -> Iterator[None]:
+    with forked_together("tests.training.test_distributed"):
+        yield
 
 
 def train_all() -> dict[str, Trained]:

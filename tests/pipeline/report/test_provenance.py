@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from snakemake.cli import get_argument_parser
 
 from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -56,6 +55,9 @@ def test_a_caption_says_how_the_figure_was_made(planned: tuple[dict[str, Any], l
     assert any("hollow diamonds" in line and "Table 7, CIFAR-10" in line for line in made)
     command = made[-1].removeprefix("To make it alone: ")
     assert command.startswith("snakemake ")
+    # Its import takes a second of each process that finds the tests.
+    from snakemake.cli import get_argument_parser
+
     asked = get_argument_parser().parse_args(shlex.split(command)[1:])
     assert asked.targets == ["results/smoke/figures/A1.png"]
     assert asked.config == ["study=smoke"]

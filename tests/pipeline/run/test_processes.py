@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from robustfeatures.errors import StoppedError, UserError
 from robustfeatures.pipeline.run.processes import run_together
 from tests.conftest import REPOSITORY
 from tests.pipeline.run.work import work
+from tests.together import forked_together
 
 
 def run(what: str) -> int:
@@ -26,6 +28,13 @@ def test_the_first_returns_and_logs_arrive(caplog: pytest.LogCaptureFixture) -> 
     assert "the second has begun to wait" in caplog.messages
 
 
+@pytest.fixture(scope="module")
+def forked() -> Iterator[None]:
+    with forked_together("tests.pipeline.run.work"):
+        yield
+
+
+@pytest.mark.usefixtures("forked")
 def test_errors_of_any_process_arrive() -> None:
     with pytest.raises(UserError, match=r"^a field: is wrong$"):
         run("refuse")
@@ -34,17 +43,20 @@ def test_errors_of_any_process_arrive() -> None:
     assert full.value.filename == "a file"
 
 
+@pytest.mark.usefixtures("forked")
 def test_an_unexpected_error_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(RuntimeError, match="one of 2 processes failed"):
         run("divide")
     assert any("process 2 of 2 failed" in line and "ZeroDivisionError" in line for line in caplog.messages)
 
 
+@pytest.mark.usefixtures("forked")
 def test_one_that_is_killed_ends_the_others() -> None:
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed; their exit codes are -9, -9"):
         run("die")
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_request_to_end_reaches_the_first() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(StoppedError, match="stopped by SIGTERM; run again"):

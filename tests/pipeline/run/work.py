@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 import time
@@ -28,7 +29,10 @@ def work(what: str) -> int:
         if what == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if what == "ask":
-            os.kill(os.getppid(), signal.SIGTERM)
+            parent = multiprocessing.parent_process()
+            assert parent is not None
+            assert parent.pid is not None
+            os.kill(parent.pid, signal.SIGTERM)
     distributed.barrier()
     return distributed.get_rank()
 
