@@ -162,6 +162,7 @@ def test_by_hand_a_task_of_an_earlier_plan_is_found(plan: Plan, tmp_path: Path) 
     assert read_task(artifacts, first.name) == first
     with pytest.raises(UserError, match=r"model/none-1\.json: no study that was unfolded here plans this artifact$"):
         read_task(artifacts, "model/none-1")
+    write_json(artifacts.plan("table/none-1"), {})
     with pytest.raises(UserError, match=r"table/none-1\.json: a table, .*; `robustfeatures view` makes it$"):
         read_task(artifacts, "table/none-1")
 

@@ -230,7 +230,7 @@ def read_task(artifacts: Artifacts, name: str) -> Task:
     from robustfeatures.pipeline.plan.recipe import STAGES
 
     problem = "no study that was unfolded here plans this artifact"
-    if name.partition("/")[0] not in STAGES:
+    if artifacts.plan(name).exists() and name.partition("/")[0] not in STAGES:
         problem = "a table, figure, claims file or page; `robustfeatures view` makes it"
     raise UserError(f"{artifacts.reference(name)}: {problem}")
 
