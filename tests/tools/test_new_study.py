@@ -30,10 +30,9 @@ from tests.tools.made import STUDIES
 def studies(tmp_path: Path) -> Path:
     folder = tmp_path / "studies"
     folder.mkdir()
-    for name in ("digits", "digits-full", "cifar10-mini", "at-odds-mnist", "feature-averaging"):
-        shutil.copy(STUDIES / f"{name}.yaml", folder)
-    for path in STUDIES.glob("not-bugs-cifar10*.yaml"):
-        shutil.copy(path, folder)
+    for name in ("digits*", "cifar10-mini", "at-odds-mnist", "feature-averaging", "not-bugs-cifar10*"):
+        for path in STUDIES.glob(f"{name}.yaml"):
+            shutil.copy(path, folder)
     return folder
 
 

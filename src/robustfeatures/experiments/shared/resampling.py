@@ -26,7 +26,7 @@ RESAMPLES = 1000
 # Resamples that are judged at once; their indices are int64 (BATCH, images).
 BATCH = 250
 # Of these so many are judged one by one too.
-CHECKED = 10
+CHECKED = 25
 
 
 @dataclass(frozen=True)
