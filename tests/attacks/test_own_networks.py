@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -110,9 +111,103 @@ def test_layers_that_are_refused(plain: Plain, pair: tuple[Tensor, Tensor]) -> N
         invert(nn.Conv2d(1, 1, 3), *pair, step_size=0.1, steps=1)
 
 
-def test_labels_are_integers(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
-    with pytest.raises(UserError, match="labels: type float32; give integers"):
-        pgd(plain, pair[0], torch.full((5,), 0.9), norm="l2", eps=0.5, step_size=0.1, steps=1)
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (torch.full((5,), 0.9), "type float32; give integers"),
+        (torch.zeros(1, dtype=torch.int64), r"shape \(1,\), not \(5,\), one for each image"),
+        (torch.zeros(5, 1, dtype=torch.int64), r"shape \(5, 1\), not \(5,\)"),
+        (torch.arange(6, 11), "classes from 6 to 10, but the model gives logits of 10 classes"),
+        (torch.arange(-1, 4), "classes from -1 to 3, but"),
+    ],
+)
+def test_labels_that_are_refused(plain: Plain, pair: tuple[Tensor, Tensor], labels: Tensor, problem: str) -> None:
+    with pytest.raises(UserError, match=f"^labels: {problem}"):
+        pgd(plain, pair[0], labels, norm="l2", eps=0.5, step_size=0.1, steps=1)
+
+
+def test_radii_of_0_to_255_are_refused(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
+    ball = {"norm": "linf", "eps": 8, "step_size": 1, "steps": 2}
+    with pytest.raises(ValueError, match="a Linf radius is below 1"):
+        pgd(plain, pair[0], torch.arange(5), **ball)
+    with pytest.raises(ValueError, match="a Linf radius is below 1"):
+        attack_representation(plain, *pair, **ball)
+
+
+class Returns(nn.Module):
+    """Its logits are what a function makes of those of a linear layer, which it calls by name."""
+
+    def __init__(self, change: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+        self.attention = nn.MultiheadAttention(10, 2)
+        self.change = change
+
+    def forward(self, images: Tensor) -> object:
+        logits = self.linear(input=images.flatten(1))
+        return self.change(self.attention(logits, logits, logits)[0])
+
+
+def test_modules_that_are_refused(pair: tuple[Tensor, Tensor]) -> None:
+    ball = {"norm": "l2", "eps": 0.5, "step_size": 0.1, "steps": 1}
+    labels = torch.arange(5)
+    for change in (lambda logits: {"logits": logits}, lambda logits: logits[None], lambda logits: logits.sum()):
+        with pytest.raises(UserError, match=r"^model: gives no logits of shape \(N, K\) for images \(1, 1, 8, 8\)$"):
+            pgd(Returns(change), pair[0], labels, **ball)
+    module = Returns(lambda logits: logits)
+    with pytest.raises(UserError, match=r"^representation: the layer 'attention' gives tuple, not a tensor$"):
+        invert(module, *pair, step_size=0.1, steps=1, representation="attention")
+    with pytest.raises(UserError, match=r"^images: type float64, unlike the weights of the model; give float32$"):
+        pgd(module, pair[0].double(), labels, **ball)
+    with pytest.raises(UserError, match=r"^images: type ndarray, not torch\.Tensor$"):
+        pgd(module, pair[0].numpy(), labels, **ball)  # type: ignore[arg-type]
+    with torch.inference_mode():
+        made_inside = Returns(lambda logits: logits)
+    with pytest.raises(UserError, match=r"^model: made inside torch\.inference_mode\(\), so it has no gradients"):
+        pgd(made_inside, pair[0], labels, **ball)
+
+
+def test_a_linear_layer_that_gets_its_input_by_name(pair: tuple[Tensor, Tensor]) -> None:
+    """The representation is the flattened image, so that a step goes straight to the target."""
+    start, targets = pair
+    found = invert(Returns(lambda logits: logits), start, targets, step_size=0.01, steps=1)
+    away = targets - start
+    lengths = torch.linalg.vector_norm(away, dim=(1, 2, 3), keepdim=True)
+    torch.testing.assert_close(found, start + 0.01 * away / lengths)
+
+
+class InPlace(nn.Module):
+    """A linear module that changes the images that it gets."""
+
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.in_place = in_place
+        torch.manual_seed(0)
+        self.hidden = nn.Linear(64, 32)
+        self.linear = nn.Linear(32, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        images = images.sub_(0.5) if self.in_place else images - 0.5
+        logits: Tensor = self.linear(self.hidden(images.flatten(1)).relu())
+        return logits
+
+
+def test_a_module_that_works_in_place(pair: tuple[Tensor, Tensor]) -> None:
+    start, targets = (images.clone() for images in pair)
+    ball = {"norm": "l2", "eps": 0.5, "step_size": 0.1, "steps": 3}
+    found = [
+        torch.stack(
+            [
+                pgd(model, start, torch.arange(5), **ball),
+                invert(model, start, targets, step_size=0.1, steps=3),
+                attack_representation(model, start, targets, representation="hidden", **ball),
+            ]
+        )
+        for model in (InPlace(in_place=True), InPlace(in_place=False))
+    ]
+    assert torch.equal(*found)
+    assert torch.equal(start, pair[0])
+    assert torch.equal(targets, pair[1])
 
 
 def test_a_layer_before_one_that_works_in_place(pair: tuple[Tensor, Tensor]) -> None:
@@ -145,7 +240,7 @@ def test_numbers_below_zero_are_refused(plain: Plain, pair: tuple[Tensor, Tensor
 
 
 def test_whatever_autograd_does_around_the_attack(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
-    """Inside no_grad, with images that require gradients, and with labels of another integer type."""
+    """Inside no_grad or inference_mode, with images that require gradients, with labels of another integer type."""
     images, targets = pair
     labels = torch.arange(5)
     ball = {"norm": "l2", "eps": 0.5, "step_size": 0.1, "steps": 3}
@@ -153,6 +248,11 @@ def test_whatever_autograd_does_around_the_attack(plain: Plain, pair: tuple[Tens
     with torch.no_grad():
         assert torch.equal(pgd(plain, images, labels.int(), **ball), expected)
         assert invert(plain, *pair, step_size=0.1, steps=3).shape == images.shape
+    with torch.inference_mode():
+        found = [pgd(plain, images * 1, labels * 1, **ball), attack_representation(plain, images * 1, targets, **ball)]
+        assert torch.equal(found[0], expected)
+        assert invert(plain, images * 1, targets * 1, step_size=0.1, steps=3).shape == images.shape
+    assert torch.equal(found[1], attack_representation(plain, *pair, **ball))
     leaf = images.clone().requires_grad_()
     for found in (pgd(plain, leaf, labels, **ball), attack_representation(plain, leaf, targets, **ball)):
         assert not found.requires_grad

@@ -10,6 +10,7 @@ import pytest
 from PIL import ExifTags, Image, ImageOps
 
 from robustfeatures.data import folder
+from robustfeatures.data.counting import count_folder
 from robustfeatures.data.listing import Listing
 from robustfeatures.data.settings import Data
 from tests.data.test_folder import NOWHERE, digest, picture
@@ -32,6 +33,8 @@ def test_photographs_stand_upright(tmp_path: Path, suffix: str) -> None:
     expected = np.asarray(upright).transpose(2, 0, 1)
     assert np.abs(images.astype(int) - expected).mean() < 6
     assert folder.inspect_headers(tmp_path, [f"a/1{suffix}"])[f"a/1{suffix}"].width == 80
+    # What is planned for.
+    assert count_folder(tmp_path).shape == (3, 60, 80)
     # Published sets are used as they were published.
     files = [f"{name}/1{suffix}" for name in ("a", "b")]
     listing = Listing(tuple(files), np.arange(2), "")

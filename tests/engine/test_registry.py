@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from inspect import signature
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -76,6 +77,13 @@ def test_what_is_named_but_not_there() -> None:
         load_attribute("nope.nope:make")
     with pytest.raises(UserError, match=r"^robustfeatures\.errors:nope: robustfeatures\.errors has no 'nope'$"):
         load_attribute("robustfeatures.errors:nope")
+
+
+def test_a_module_that_fails_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failing_module.py").write_text("import math\nmath.nothing_of_this_name\ndef load(): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(AttributeError, match="nothing_of_this_name"):
+        load_attribute("failing_module:load")
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))

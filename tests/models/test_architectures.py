@@ -251,6 +251,8 @@ def test_initialisation() -> None:
     [
         ("linear", CIFAR, 8, "architecture.width: 'linear' has no width"),
         ("resnet50-imagenet", CIFAR, 8, "architecture.width: 'resnet50-imagenet' has no width"),
+        ("resnet18", CIFAR, 0, "architecture.width: 0 is not above 0"),
+        ("resnet18", CIFAR, -1, "architecture.width: -1 is not above 0"),
         ("densenet121", CIFAR, 9, "architecture.width: 'densenet121' takes a multiple of 2, not 9"),
         ("inception-v3", CIFAR, 64, "architecture.width: 'inception-v3' takes a multiple of 12, not 64"),
         ("vgg16", MNIST, None, "architecture.name: 'vgg16' needs images of at least 32 x 32 pixels, not 28 x 28"),

@@ -270,6 +270,9 @@ def test_missing_left_over_and_misshapen_weights(trained: Network, tmp_path: Pat
     assert "is no checkpoint of 'resnet18': weight 'layer1.0.conv1.weight' is missing" in message
     message = refusal(saved(tmp_path, {**whole, "layer5.0.conv1.weight": torch.zeros(1)}), **KNOWN)
     assert "is no checkpoint of 'resnet18': weight 'layer5.0.conv1.weight' has no place in it" in message
+    for odd in (whole["conv1.weight"].to(torch.complex64), whole["conv1.weight"].to_sparse()):
+        message = refusal(saved(tmp_path, {**whole, "conv1.weight": odd}), **KNOWN)
+        assert "weight 'conv1.weight' is no array of real numbers" in message
     message = refusal(saved(tmp_path, {**whole, "fc.weight": whole["linear.weight"]}), **KNOWN)
     assert "weight 'fc.weight' has no place in it" in message
     message = refusal(saved(tmp_path, whole), **{**KNOWN, "num_classes": 100})

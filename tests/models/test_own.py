@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robustfeatures.attacks import pgd
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
 from robustfeatures.models import create
@@ -257,6 +258,25 @@ def test_a_network_with_a_forward_of_its_own() -> None:
         converted(module)
 
 
+class InPlace(Convolutional):
+    """It changes the images that it gets, which are those of one batch alone."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images.sub_(0.5).mul_(2))
+
+
+@pytest.mark.parametrize("layer", [None, "pool"])
+def test_a_module_that_works_in_place(layer: str | None) -> None:
+    torch.manual_seed(0)
+    module = InPlace().eval()
+    network = converted(module, layer)
+    torch.testing.assert_close(network(IMAGES), module(IMAGES.clone()))
+    before, ball = IMAGES.clone(), {"norm": "l2", "eps": 0.5, "step_size": 0.1, "steps": 2}
+    found = pgd(FrozenNetwork(network), IMAGES, torch.arange(4), **ball)
+    torch.testing.assert_close(found, pgd(module, IMAGES, torch.arange(4), **ball))
+    assert torch.equal(IMAGES, before)
+
+
 class LogSoftmax(Convolutional):
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images).log_softmax(dim=1)
@@ -373,6 +393,7 @@ def declared(folder: Path, body: str) -> None:
     [
         ("raise ValueError('no\\nluck')", "mine.py:net raises ValueError: no$"),
         ("return 3", "mine.py:net returns int, not a torch.nn.Module"),
+        ("return nn.Flatten(), nn.Flatten()", "mine.py:net returns Flatten in place of the name of a layer"),
         ("return nn.Linear(3, depth)", "mine.py:net raises NameError: name 'depth' is not defined"),
         ("pass\n\nimport nothing_of_this_name", r"mine.py raises ModuleNotFoundError: No module named"),
     ],

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from robustfeatures.engine.vision import import_torchvision as load_torchvision
-from robustfeatures.training.augmentation import Augmenter, crop, crop_and_rotate, jitter_colours
+from robustfeatures.training.augmentation import Augmenter, crop, jitter_colours, resize_crop, rotate
 from robustfeatures.training.settings import Augmentation
 from tests.conftest import Digits
 
@@ -75,24 +75,36 @@ def test_no_two_changes_share_a_draw() -> None:
 @pytest.mark.parametrize("size", [(16, 16), (12, 24), (24, 12)])
 def test_rotation_is_torchvisions(size: tuple[int, int]) -> None:
     images = torch.rand(1, 3, *size)
-    # u = 1 turns by the whole angle; torchvision turns the other way round.
-    uniform = torch.tensor([[0.5, 0.5, 0.5, 0.5, 1.0]])
-    rotate = load_torchvision().transforms.functional.rotate
+    theirs = load_torchvision().transforms.functional.rotate
     bilinear = load_torchvision().transforms.InterpolationMode.BILINEAR
-    expected = [rotate(images, angle, interpolation=bilinear) for angle in (20.0, -20.0)]
-    found = crop_and_rotate(images, uniform, None, 20.0)
+    expected = [theirs(images, angle, interpolation=bilinear) for angle in (20.0, -20.0)]
+    # 1 turns by the whole angle; torchvision turns the other way round.
+    found = rotate(images, torch.ones(1), 20.0)
     assert min((found - other).abs().max().item() for other in expected) < 1e-5
 
 
 def test_a_crop_of_the_whole_image_changes_nothing_and_a_part_is_enlarged() -> None:
     images = torch.rand(1, 1, 8, 8)
     log_ratio_zero = 0.5
-    whole = crop_and_rotate(images, torch.tensor([[1.0, log_ratio_zero, 0.3, 0.9, 0.5]]), 0.25, 0.0)
+    whole = resize_crop(images, torch.tensor([[1.0, log_ratio_zero, 0.3, 0.9]]), 0.25)
     torch.testing.assert_close(whole, images)
     # A quarter of the area at the upper left, enlarged by two.
-    quarter = crop_and_rotate(images, torch.tensor([[0.0, log_ratio_zero, 0.0, 0.0, 0.5]]), 0.25, 0.0)
+    quarter = resize_crop(images, torch.tensor([[0.0, log_ratio_zero, 0.0, 0.0]]), 0.25)
     expected = functional.interpolate(images, scale_factor=2, mode="bilinear", align_corners=False)[:, :, :8, :8]
     torch.testing.assert_close(quarter[:, :, :7, :7], expected[:, :, :7, :7])
+
+
+def test_a_crop_has_no_dark_edge_where_images_are_rotated_too() -> None:
+    """Rotation leaves black corners. By an angle of 0 it leaves none."""
+    settings = Augmentation(smallest_crop=0.25, rotation=20.0)
+    drawn = augmenter(settings, 2)
+    # The smallest crop, at the upper left; the first image is not turned, the second by the whole angle.
+    drawn.uniform[:, 1:5] = torch.tensor([0.0, 0.5, 0.0, 0.0])
+    drawn.uniform[:, 5] = torch.tensor([0.5, 1.0])
+    straight, turned = drawn(torch.ones(2, 1, 8, 8), torch.arange(2))
+    torch.testing.assert_close(straight, torch.ones(1, 8, 8))
+    assert turned[0, 0, 0] < 0.5
+    torch.testing.assert_close(turned[0, 2:6, 2:6], torch.ones(4, 4))
 
 
 @pytest.mark.parametrize("size", [(16, 16), (12, 24)])
@@ -102,9 +114,9 @@ def test_crops_keep_their_area_and_ratio(size: tuple[int, int], smallest: float)
     height, width = size
     rows = torch.linspace(0.0, 1.0, height)[:, None].expand(size)
     columns = torch.linspace(0.0, 1.0, width).expand(size)
-    uniform = torch.rand(500, 5, generator=torch.Generator().manual_seed(0))
+    uniform = torch.rand(500, 4, generator=torch.Generator().manual_seed(0))
     images = torch.stack([rows, columns])[None].expand(500, 2, *size)
-    found = crop_and_rotate(images, uniform, smallest, 0.0)
+    found = resize_crop(images, uniform, smallest)
     # Between the centres of two pixels in the middle, values grow by the share of the side that the crop has.
     middle = found[:, :, height // 2 - 1 : height // 2 + 1, width // 2 - 1 : width // 2 + 1]
     down = (middle[:, 0, 1, 0] - middle[:, 0, 0, 0]) * (height - 1)

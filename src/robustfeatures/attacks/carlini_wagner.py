@@ -127,7 +127,8 @@ def carlini_wagner(
     """Return the nearest misclassified images that the attack finds, (N, C, H, W), and their L2 distances (N,).
 
     `images` (N, C, H, W) are in [0, 1], and `labels` (N,) are their classes. If the attack finds no adversarial example
-    for an image, it returns the original image and an infinite distance. The model runs in eval mode; afterwards its
+    for an image, it returns the original image and an infinite distance. An image that is misclassified from the start
+    changes by rounding. The model runs in eval mode; afterwards its
     mode is restored.
 
     Raises:

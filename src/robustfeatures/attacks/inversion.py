@@ -32,6 +32,9 @@ def invert(
     Minimises ||g(x) - g(targets)||_2 by normalised gradient descent from `start`. Each step has the length `step_size`;
     after it the images are clipped to [0, 1]. `start`, `targets` and the result are (N, C, H, W) in [0, 1].
     After each step, `progress` receives the number of steps done.
+
+    Raises:
+        ValueError: `step_size` or `steps` is negative or NaN.
     """
     with freeze(model):
         with torch.no_grad():

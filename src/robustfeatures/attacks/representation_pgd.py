@@ -34,6 +34,9 @@ def representation_pgd(
     to [0, 1] (adversarial-training-2025, Appendix A.2). If g belongs to a standard network, this is the paper's
     NRF-PGD; if g belongs to an adversarially trained network, it is the paper's RF-PGD. `images`, `targets` and the
     result are (N, C, H, W) in [0, 1].
+
+    Raises:
+        ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative or NaN.
     """
     with freeze(extractor):
         with torch.no_grad():

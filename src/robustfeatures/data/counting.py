@@ -18,21 +18,16 @@ if TYPE_CHECKING:
 
 def count_folder(path: Path) -> Size:
     """The number of image files in each split of a folder, and the shape of the first image that can be opened."""
-    from PIL import Image, UnidentifiedImageError
-
-    from robustfeatures.data.folder import FORMATS, GREY
+    from robustfeatures.data.folder import GREY, inspect_headers
     from robustfeatures.data.listing import list_images
 
     listings, _ = list_images(Data(source="folder", path=str(path)))
     names = {split: listing.names(range(len(listing.files))) for split, listing in listings.items()}
     for file in (file for listing in listings.values() for file in listing.files):
-        try:
-            with Image.open(path / file, formats=FORMATS) as image:
-                channels = 1 if image.mode in GREY else 3
-                shape = (channels, image.height, image.width)
-                return Size({split: len(files) for split, files in names.items()}, shape, names)
-        except UnidentifiedImageError:
-            continue
+        facts = inspect_headers(path, [file])[file]
+        if facts.problem is None:
+            shape = (1 if facts.mode in GREY else 3, facts.height, facts.width)
+            return Size({split: len(files) for split, files in names.items()}, shape, names)
     raise ValueError(f"{path} holds no image that can be opened")
 
 

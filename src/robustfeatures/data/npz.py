@@ -63,7 +63,7 @@ def check_range(images: NDArray[Any], where: str) -> None:
     """Check that images of a floating-point type lie in [0, 1], and that others do not mean 0 to 1.
 
     Raises:
-        UserError: a value lies outside, or no value of integers is above 1; the message begins with `where`.
+        UserError: a value lies outside, or the largest value of integers is 1; the message begins with `where`.
     """
     if not images.size:
         return

@@ -88,12 +88,14 @@ def load_attribute(name: str) -> Any:
     module, _, rest = name.partition(":")
     attribute, _, argument = rest.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
-        return partial(found, argument) if argument else found
+        imported = import_module(module)
     except ModuleNotFoundError as error:
         # A module that exists but fails to import another one is a different error.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise UserError(f"{name}: there is no module {error.name}") from None
+    try:
+        found = getattr(imported, attribute)
     except AttributeError:
         raise UserError(f"{name}: {module} has no {attribute!r}") from None
+    return partial(found, argument) if argument else found

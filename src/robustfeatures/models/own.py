@@ -56,6 +56,8 @@ def create_from_file(name: str, *, num_classes: int, image_shape: tuple[int, int
     module, layer = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, nn.Module):
         raise UserError(f"architecture: {name} returns {type(made).__name__}, not a torch.nn.Module")
+    if not (layer is None or isinstance(layer, str)):
+        raise UserError(f"architecture: {name} returns {type(layer).__name__} in place of the name of a layer")
     return to_network(module, layer=layer, name=name, num_classes=num_classes, image_shape=image_shape)
 
 
@@ -167,7 +169,8 @@ def _check_frozen(network: Network, images: Tensor, num_classes: int, where: str
 def _compute_logits(module: nn.Module, images: Tensor, num_classes: int, where: str) -> Tensor:
     try:
         with freeze(module), torch.no_grad():
-            logits = module(images)
+            # The module may work in place.
+            logits = module(images.clone())
     except UserError:
         raise
     except Exception as error:
@@ -278,7 +281,7 @@ def _split_at_layer(module: nn.Module, layer: str, images: Tensor) -> tuple[nn.M
     for part in parts:
         part.delete_all_unused_submodules()
     with freeze(module), torch.no_grad():
-        output, logits = parts[0](images), module(images)
+        output, logits = parts[0](images.clone()), module(images.clone())
     if output.dim() < 2:
         raise UserError(f"representation: the layer {layer!r} gives shape {tuple(output.shape)}")
     return nn.Sequential(parts[0], nn.Flatten()), _Rest(parts[1], tuple(output.shape[1:]), logits.shape[1])

@@ -53,6 +53,8 @@ class NetworkEntry(Entry):
             return
         if self.width is None:
             raise UserError(f"{where}.width: {self.name!r} has no width")
+        if width < 1:
+            raise UserError(f"{where}.width: {width} is not above 0")
         if width % self.width_multiple:
             raise UserError(f"{where}.width: {self.name!r} takes a multiple of {self.width_multiple}, not {width}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +82,8 @@ def find_last_linear(model: nn.Module, images: Tensor) -> str:
     ]
     try:
         with freeze(model), torch.no_grad():
-            model(images)
+            # The module may work in place.
+            model(images.clone())
     finally:
         for handle in handles:
             handle.remove()
@@ -102,10 +104,15 @@ class _Capture:
 
     def __call__(self, images: Tensor) -> Tensor:
         found: list[Tensor] = []
-        # A copy, because the next layer may work in place, as ReLU(inplace=True) does.
-        handle = self.layer.register_forward_hook(
-            lambda layer, inputs, output: found.append((inputs[0] if self.before else output).clone())
-        )
+
+        def keep(layer: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+            kept = [*inputs, *named.values()][0] if self.before else output
+            if not isinstance(kept, Tensor):
+                raise UserError(f"representation: the layer {self.name!r} gives {type(kept).__name__}, not a tensor")
+            # A copy, because the next layer may work in place, as ReLU(inplace=True) does.
+            found.append(kept.clone())
+
+        handle = self.layer.register_forward_hook(keep, with_kwargs=True)
         try:
             self.model(images)
         finally:

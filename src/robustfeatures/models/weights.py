@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from robustfeatures.errors import UserError
@@ -15,7 +16,8 @@ def load_weights(network: Network, weights: Mapping[str, Tensor], *, path: Path,
     """Copy `weights` into the network. They must be exactly the network's own; `path` is their file.
 
     Raises:
-        UserError: a weight is missing, has another shape, or has no place in the network.
+        UserError: a weight is missing, is complex, sparse or quantised, has another shape, or has no place in the
+            network.
     """
 
     def error(name: str, problem: str) -> UserError:
@@ -25,12 +27,18 @@ def load_weights(network: Network, weights: Mapping[str, Tensor], *, path: Path,
     for name, tensor in own.items():
         if name not in weights:
             raise error(name, "is missing")
+        if not _is_plain(weights[name]):
+            raise error(name, "is no array of real numbers")
         if weights[name].shape != tensor.shape:
             raise error(name, f"has shape {tuple(weights[name].shape)}, not {tuple(tensor.shape)}")
     for name in weights:
         if name not in own:
             raise error(name, "has no place in it")
     network.load_state_dict(dict(weights))
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and not (tensor.is_complex() or tensor.is_quantized or tensor.is_meta)
 
 
 def _shorten(name: str) -> str:

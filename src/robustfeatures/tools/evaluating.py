@@ -20,7 +20,7 @@ from robustfeatures.attacks.evaluating.evaluation import (
     split_blocks,
 )
 from robustfeatures.attacks.evaluating.settings import PGD, Attack, Evaluation, Noise
-from robustfeatures.attacks.own_networks import check_pixels
+from robustfeatures.attacks.own_networks import check_labels, check_logits, check_pixels, check_weights
 from robustfeatures.engine.batches import InMemory, choose_batch_size
 from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.engine.frozen_network import FrozenNetwork
@@ -74,7 +74,8 @@ def evaluate(
     )
     check_attacks(norm, settings.attacks, "evaluate: attacks")
     check_eps(norm, settings.eps, "evaluate: eps")
-    _check_weights(model)
+    check_weights(model)
+    _check_types(model)
     device = next((weights.device for weights in model.parameters()), torch.device("cpu"))
     pixels, classes = torch.as_tensor(images), torch.as_tensor(labels)
     if pixels.is_floating_point():
@@ -117,9 +118,7 @@ def _read_radii(eps: Sequence[float | str]) -> list[float]:
     return sorted({0.0, *radii})
 
 
-def _check_weights(model: nn.Module) -> None:
-    if any(values.is_inference() for values in model.parameters()):
-        raise UserError("model: made inside torch.inference_mode(), so it has no gradients; make it outside")
+def _check_types(model: nn.Module) -> None:
     others = {str(values.dtype) for values in model.parameters() if values.is_floating_point()} - {"torch.float32"}
     if others:
         raise UserError(f"model: has weights of type {', '.join(sorted(others))}; give model.float()")
@@ -150,17 +149,12 @@ def _check_logits(model: nn.Module, images: InMemory, labels: Tensor) -> int:
     """The number of classes K of the module, which gives finite logits (N, K) for all images."""
     if labels.shape != (len(images),) or labels.is_floating_point():
         raise UserError(f"labels: shape {tuple(labels.shape)} and type {labels.dtype}, not integers ({len(images)},)")
-    logits = None
+    num_classes = 0
     for _, batch in images.batches(torch.arange(len(images)), choose_batch_size(images.device, images.image_shape)):
         # The module may work in place.
-        logits = model(batch.clone())
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(batch):
-            raise UserError(f"model: gives no logits of shape (N, K) for images {tuple(batch.shape)}")
+        logits = check_logits(model(batch.clone()), batch)
+        num_classes = int(logits.shape[1])
         if not logits.isfinite().all():
             raise UserError("model: gives NaN or infinite logits for these images")
-    assert logits is not None
-    num_classes = int(logits.shape[1])
-    if labels.min() < 0 or labels.max() >= num_classes:
-        found = f"classes from {labels.min()} to {labels.max()}"
-        raise UserError(f"labels: {found}, but the model gives logits of {num_classes} classes")
+    check_labels(labels, num_classes)
     return num_classes

@@ -36,8 +36,10 @@ class Augmenter:
             images = crop(images, self.offsets[rows], settings.crop_padding)
         if settings.flip:
             images = torch.where(uniform[:, 0, None, None, None] < 0.5, images.flip(3), images)
-        if settings.smallest_crop is not None or settings.rotation:
-            images = crop_and_rotate(images, uniform[:, 1:6], settings.smallest_crop, settings.rotation)
+        if settings.smallest_crop is not None:
+            images = resize_crop(images, uniform[:, 1:5], settings.smallest_crop)
+        if settings.rotation:
+            images = rotate(images, uniform[:, 5], settings.rotation)
         if settings.colour_jitter:
             images = jitter_colours(images, 1 + settings.colour_jitter * (2 * uniform[:, 6:9] - 1))
         return images
@@ -54,32 +56,38 @@ def crop(images: Tensor, offsets: Tensor, padding: int) -> Tensor:
     return crops.permute(0, 3, 1, 2).contiguous()
 
 
-def crop_and_rotate(images: Tensor, uniform: Tensor, smallest_crop: float | None, rotation: float) -> Tensor:
-    """Crop each image at random, rotate it, and resize it to its old size by bilinear interpolation.
+def resize_crop(images: Tensor, uniform: Tensor, smallest: float) -> Tensor:
+    """Crop each image at random, to a share of its area from `smallest` to 1, and resize it to its old size.
 
-    `uniform` (n, 5) are random numbers in [0, 1]: area, aspect ratio, x and y of the crop, and angle.
+    `uniform` (n, 4) are random numbers in [0, 1]: area, aspect ratio, x and y of the crop.
     """
-    smallest = 1.0 if smallest_crop is None else smallest_crop
     area = smallest + (1 - smallest) * uniform[:, 0]
+    low, high = map(math.log, RATIOS)
     # affine_grid uses coordinates from -1 to 1 along both sides, so oblong images need their aspect ratio.
     aspect = images.shape[2] / images.shape[3]
-    ratio = torch.ones_like(uniform[:, 1])
-    if smallest_crop is not None:
-        low, high = map(math.log, RATIOS)
-        # No side of the crop is longer than the image's, so that the crop keeps its area.
-        ratio = (torch.exp(low + (high - low) * uniform[:, 1]) * aspect).clamp(area, 1 / area)
+    # No side of the crop is longer than the image's, so that the crop keeps its area.
+    ratio = (torch.exp(low + (high - low) * uniform[:, 1]) * aspect).clamp(area, 1 / area)
     width, height = (area * ratio).sqrt(), (area / ratio).sqrt()
     across, down = (1 - width) * (2 * uniform[:, 2] - 1), (1 - height) * (2 * uniform[:, 3] - 1)
-    angle = math.radians(rotation) * (2 * uniform[:, 4] - 1)
+    none = torch.zeros_like(width)
+    # The interpolation reads up to half a pixel outside the image.
+    return _sample(images, [[width, none, across], [none, height, down]], outside="border")
+
+
+def rotate(images: Tensor, uniform: Tensor, degrees: float) -> Tensor:
+    """Rotate each image by -`degrees` to `degrees`, as `uniform` (n,) in [0, 1] says; the corners become black."""
+    angle = math.radians(degrees) * (2 * uniform - 1)
     cosine, sine = angle.cos(), angle.sin()
-    rows = [
-        torch.stack([width * cosine, -height * sine * aspect, across], 1),
-        torch.stack([width * sine / aspect, height * cosine, down], 1),
-    ]
-    grid = functional.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
-    # Rotation leaves corners black, as in torchvision. A crop alone samples up to half a pixel outside the image.
-    padding = "zeros" if rotation else "border"
-    return functional.grid_sample(images, grid, padding_mode=padding, align_corners=False)
+    aspect = images.shape[2] / images.shape[3]
+    none = torch.zeros_like(angle)
+    return _sample(images, [[cosine, -sine * aspect, none], [sine / aspect, cosine, none]], outside="zeros")
+
+
+def _sample(images: Tensor, rows: list[list[Tensor]], outside: str) -> Tensor:
+    """Sample each image by bilinear interpolation; `rows` are those of the matrices of `affine_grid`, each (n,)."""
+    matrices = torch.stack([torch.stack(row, 1) for row in rows], 1)
+    grid = functional.affine_grid(matrices, list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, padding_mode=outside, align_corners=False)
 
 
 def jitter_colours(images: Tensor, factors: Tensor) -> Tensor:

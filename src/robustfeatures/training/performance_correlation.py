@@ -4,7 +4,7 @@ Nakkiran et al. (2019), "SGD on Neural Networks Learns Functions of Increasing C
 predictions F, labels Y and the predictions L of the simple classifier, mu = I(F; Y) - I(F; Y | L). They have two
 classes. two-pathways-2021, Section 4.3, has several classes; its simple classifier is a multi-class logistic
 regression. The paper does not give the unit of mu. Here logarithms have the base C, the number of classes: mu is at
-most 1, and in bits for two classes.
+most 1, and in bits for two classes. An estimate may lie above 1.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def performance_correlation(
 ) -> float:
     """Estimate mu = I(F; Y) - I(F; Y | L) to the base `num_classes`, of predictions, labels and `simple` ones, (N,).
 
-    It equals I(F; L) + I(Y; L) - I((F, Y); L). If mu is 0, estimates scatter round 0 and may be negative.
+    `num_classes` is at least 2. The estimate is I(F; L) + I(Y; L) - I((F, Y); L). If mu is 0, estimates scatter round 0
+    and may be negative.
     """
     nats = (
         entropy(predictions)

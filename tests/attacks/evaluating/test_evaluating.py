@@ -293,6 +293,28 @@ def test_nothing_is_left_to_attack(digits: Digits, network: Network) -> None:
     assert not found.robust.any()
 
 
+class ViewedByLength(nn.Module):
+    """A network that accepts no batch without images, as many do not: the other dimension cannot be inferred."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.linear(images.view(len(images), -1))
+        return logits
+
+
+def test_nothing_is_left_for_a_network_that_needs_images(digits: Digits) -> None:
+    attacks = (QUICK, CarliniWagner(kind="cw-l2"), AutoAttack(kind="autoattack"))
+    parameters = Evaluation(split="test", norm="l2", attacks=attacks, eps=(5.0,))
+    network = ViewedByLength()
+    with torch.no_grad():
+        wrong = (network(digits.images).argmax(1) + 1) % 10
+    found = evaluate_block(EvaluatedSplit(network, InMemory(digits.images), wrong, 10), torch.arange(4), parameters)
+    assert not found.robust.any()
+
+
 def test_rows_count_what_the_first_attacks_leave() -> None:
     """Two blocks, two shifts, two attacks, radii 0 and 0.5 given out of order: each count by hand."""
     attacks = (PGD(kind="pgd", steps=1, relative_step_sizes=(1.0,)), Noise(kind="noise", draws=1))

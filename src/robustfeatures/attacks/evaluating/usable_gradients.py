@@ -44,9 +44,11 @@ def count_without_gradient(task: AttackTask, loss: Callable[[Tensor, Tensor], Te
     """
     counts = Counts(len(task.radii), task.labels.device)
     positions = task.robust[:, 0].nonzero().squeeze(1)
+    if not len(positions):
+        # Not every network accepts a batch without images.
+        return counts.counts
     read = task.images.batches(task.rows[positions.cpu()], task.batch_size)
-    # Of no positions `split` makes one chunk, and `batches` none.
-    for chunk, (_, images) in zip(torch.split(positions, task.batch_size), read, strict=False):
+    for chunk, (_, images) in zip(torch.split(positions, task.batch_size), read, strict=True):
         leaf = images.detach().requires_grad_(True)
         gradient = find_gradient(loss(task.network(leaf), task.labels[chunk]).sum(), leaf)
         counts.add(torch.zeros_like(chunk), has_no_direction(gradient))
