@@ -30,7 +30,7 @@ from robustfeatures.pipeline.study.config import read_config
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.loop import train
 from robustfeatures.training.settings import Training
-from tests.forking import run_snakemake
+from tests.forking import run_module, run_snakemake
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "profiles", "envs", "src")
@@ -129,8 +129,8 @@ class Workspace:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`robustfeatures` with the code of this copy."""
-        environment = {"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin", **self.environment}
-        return self._run("robustfeatures", *arguments, environment=environment)
+        own = {"PYTHONPATH": str(self.folder / "src"), "PATH": "/usr/bin:/bin", **self.environment}
+        return run_module("robustfeatures", self.folder, [*arguments], {**os.environ, **own})
 
     def plan(self) -> None:
         """Write down the plan of the configured study for its jobs, as `snakemake -n` does, in this process.
@@ -148,17 +148,7 @@ class Workspace:
         Tables, figures, claims and the page are left to Snakemake.
         """
         environment = {**os.environ, "PYTHONPATH": f"{self.folder / 'src'}:{REPOSITORY}"}
-        assert_done(self._run("tests.in_process", environment=environment))
-
-    def _run(self, module: str, *arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", module, *arguments],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        assert_done(run_module("tests.in_process", self.folder, [], environment))
 
     def edit(self, name: str, old: str, new: str) -> None:
         path = self.folder / name

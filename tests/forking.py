@@ -1,8 +1,8 @@
-"""Snakemake in processes that are forked from one that has imported it: the import takes half of a short run.
+"""Python's processes in tests, forked from servers that have imported the libraries: imports take half of a short run.
 
 The first call starts a server, which ends with the process of the tests. For each call it forks a child, which does
-what `python -m snakemake` would do in that folder, with those variables. One thing differs: the seed of `hash` is the
-server's. Of this package the server imports nothing.
+what `python -m <module>` would do in that folder, with those variables. One thing differs: the seed of `hash` is the
+server's. Of this package the servers import nothing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Never
 
-# Python and Snakemake read these while they start, so a change of them needs a new process.
+if __name__ == "__main__":
+    # Nothing is imported from this file's folder.
+    del sys.path[0]
+else:
+    from tests import forked
+
+# Python and the libraries read these while they start, so a change of them needs a new process.
 READ_AT_START = ("PYTHON", "HOME", "XDG_", "LANG", "LC_", "LD_")
-# Snakemake, and what it imports only while it runs.
-IMPORTED = (
+# Each server's libraries, with what they import late. Another version may do without one of these modules.
+SNAKEMAKE = (
     "snakemake.cli",
     "snakemake.report.html_reporter",
     "smart_open",
@@ -36,60 +41,112 @@ IMPORTED = (
     "pygments.lexers",
     "yte",
 )
-# The variables of the server.
+JOBS = (
+    "torch",
+    "torch.nn.utils.parametrize",
+    "numpy",
+    "pandas",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+    "sklearn.datasets",
+    "sklearn.model_selection",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_pdf",
+    "fontTools.subset",
+    "zarr",
+    "safetensors.torch",
+    "jinja2",
+    "pydantic",
+    "tqdm",
+    "typer",
+    "yaml",
+)
+# The variables of the servers.
 AT_START = dict(os.environ)
 
 
 def run_snakemake(folder: Path, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """What `python -m snakemake` with these arguments printed, and its exit code. Its priority is the caller's."""
-    command = [sys.executable, "-m", "snakemake", *arguments]
+    """What `python -m snakemake` with these arguments printed, and its exit code. Its priority is the caller's.
+
+    Its jobs are forked too.
+    """
     if _read_at_start(environment) != _read_at_start(AT_START):
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as connection:
-        printed = [str(Path(name) / stream) for stream in ("stdout", "stderr")]
-        request = {
-            "folder": str(folder),
-            "arguments": arguments,
-            "environment": environment,
-            "printed": printed,
-            "priority": os.getpriority(os.PRIO_PROCESS, 0),
-        }
-        _, address = _server()
-        connection.connect(str(address))
-        connection.sendall(json.dumps(request).encode())
-        connection.shutdown(socket.SHUT_WR)
-        answer = connection.makefile().read()
-        stdout, stderr = (Path(path).read_text() for path in printed)
-    return subprocess.CompletedProcess(command, int(answer), stdout, stderr)
+        return _start("snakemake", folder, arguments, environment)
+    # A dry run has no jobs, and shows the Python that they would run in.
+    python = None if "-n" in arguments else str(_server(JOBS)[1])
+    return _fork(SNAKEMAKE, "snakemake", folder, arguments, environment, python)
 
 
-def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
+def run_module(
+    module: str, folder: Path, arguments: list[str], environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """The same for `python -m <module>` of this project. What it imports may lie below a PYTHONPATH of its own."""
+    if _read_at_start(environment, but="PYTHONPATH") != _read_at_start(AT_START, but="PYTHONPATH"):
+        return _start(module, folder, arguments, environment)
+    return _fork(JOBS, module, folder, arguments, environment)
+
+
+def _start(
+    module: str, folder: Path, arguments: list[str], environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def _fork(
+    libraries: tuple[str, ...],
+    module: str,
+    folder: Path,
+    arguments: list[str],
+    environment: dict[str, str],
+    python: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    _, client = _server(libraries)
+    null = Path(os.devnull)
+    with null.open() as stdin, tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        code = forked.ask(
+            f"{client}-address",
+            (stdin.fileno(), stdout.fileno(), stderr.fileno()),
+            module=module,
+            arguments=arguments,
+            folder=str(folder),
+            environment=environment,
+            python=python,
+        )
+        for file in (stdout, stderr):
+            file.seek(0)
+        command = [sys.executable, "-m", module, *arguments]
+        return subprocess.CompletedProcess(command, code, stdout.read(), stderr.read())
+
+
+def _read_at_start(environment: dict[str, str], but: str | None = None) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START) and name != but}
 
 
 @cache
-def _server() -> tuple[subprocess.Popen[bytes], Path]:
-    """The server of this process and its address, once it listens."""
-    address = Path(tempfile.mkdtemp()) / "address"
-    process = subprocess.Popen([sys.executable, __file__, str(address)], stdin=subprocess.PIPE, env=AT_START)
-    while not address.exists():
-        assert process.poll() is None
-        time.sleep(0.02)
-    return process, address
+def _server(libraries: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], Path]:
+    """The server of this process that has imported them, once it listens, and a Python whose jobs it forks."""
+    client = Path(tempfile.mkdtemp()) / "python"
+    # `-IS`: it starts in 20 ms.
+    client.write_text(f"#!{sys.executable} -IS\n{Path(forked.__file__).read_text()}")
+    client.chmod(0o700)
+    command = [sys.executable, __file__, f"{client}-address", *libraries]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=AT_START)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"listening\n"
+    return process, client
 
 
-def _serve(address: str) -> None:
-    # Nothing is imported from this file's folder.
-    del sys.path[0]
-    for name in IMPORTED:
-        # Another version of Snakemake may do without.
+def _serve(address: str, libraries: list[str]) -> None:
+    for name in libraries:
         with suppress(ModuleNotFoundError):
             import_module(name)
-
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"{address}.binding")
+        listening.bind(address)
         listening.listen()
-        Path(f"{address}.binding").rename(address)
+        print("listening", flush=True)
         # Nobody waits for the children.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         # The process of the tests writes nothing; when it ends, its end of this pipe is closed.
@@ -104,32 +161,52 @@ def _serve(address: str) -> None:
 
 
 def _answer(connection: socket.socket) -> Never:
-    request = json.loads(connection.makefile().read())
+    _, files, _, _ = socket.recv_fds(connection, 1, 3)
+    request = json.loads(connection.makefile().readline())
     number = os.fork()
     if number == 0:
         connection.close()
-        _become_snakemake(**request)
+        for target, file in enumerate(files):
+            os.dup2(file, target)
+            os.close(file)
+        _become(**request)
+    for file in files:
+        os.close(file)
+    # Who asked may be killed before the end.
+    ended = os.pidfd_open(number)
+    if ended not in select.select([connection, ended], [], [])[0]:
+        os.kill(number, signal.SIGTERM)
     _, status = os.waitpid(number, 0)
-    connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+    with suppress(BrokenPipeError):
+        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
 
-def _become_snakemake(
-    *, folder: str, arguments: list[str], environment: dict[str, str], printed: list[str], priority: int
-) -> None:
+def _become(
+    *,
+    module: str,
+    arguments: list[str],
+    folder: str,
+    environment: dict[str, str],
+    priority: int,
+    python: str | None = None,
+) -> Never:
+    """Be `python -m <module> <arguments>`. The module reads `python` as the path of Python."""
     os.setpriority(os.PRIO_PROCESS, 0, priority)
     os.chdir(folder)
+    before = os.environ.get("PYTHONPATH", "").split(":")
     os.environ.clear()
     os.environ.update(environment)
-    # As for `python -m`.
-    sys.path.insert(0, folder)
-    sys.argv = ["snakemake", *arguments]
+    # As Python does when it starts with `-m`.
+    after = [str(Path(entry).absolute()) for entry in environment.get("PYTHONPATH", "").split(":") if entry]
+    sys.path[: sum(map(bool, before))] = [folder, *after]
+    sys.argv = [module, *arguments]
     sys.orig_argv = [sys.executable, "-m", *sys.argv]
-    for number, path in enumerate((os.devnull, *printed)):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
-    # It raises SystemExit, so this process ends like a new one: what is to be done at the exit is done.
-    runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+    sys.executable = python or sys.executable
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    # Like a new process, this one does what is to be done at the exit.
+    sys.exit()
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(sys.argv[1], sys.argv[2:])

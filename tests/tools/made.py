@@ -74,6 +74,7 @@ class Made:
         write_reference(
             self.artifacts.reference(recipe.name), recipe.record(), write_sealed(payload / MANIFEST, manifest)
         )
+        self.artifacts.count_arrival(recipe.digest, "computed")
 
     def make_views(self, *kinds: str) -> None:
         """Write the references and the files of views; a file of claims has two sentences and a control."""

@@ -172,7 +172,7 @@ def test_other_parameters_are_not_accepted(workplace: Workplace) -> None:
     assert candidates == []
     assert missing == lacking
     assert workplace.accept() == [
-        f"{len(lacking)} artifacts to compute, because they are not in the store with other code or libraries alone",
+        f"{len(lacking)} artifacts cannot be accepted: the store has none that differ in code or libraries alone",
         "there is nothing to accept",
     ]
 
@@ -223,13 +223,14 @@ def test_show_and_why_tell_it(workplace: Workplace) -> None:
     (now,) = (recipe for recipe in workplace.plan().recipes.values() if recipe.label == "digits-standard-seed0")
     code = f"  code: {old.identity['code']} -> {now.identity['code']}"
     told = list(show(workplace.artifacts.reference(now.name), workplace.store))
-    (line,) = (number for number, line in enumerate(told) if line.startswith("accepted on 20"))
+    accepted = "made by other code, and accepted for the present code on 20"
+    (line,) = (number for number, line in enumerate(told) if line.startswith(accepted))
     assert told[line].endswith(": a new helper")
     assert told[line + 1] == code
     assert told[line + 2].startswith("  made again with the same bytes: ")
     assert "missing" not in told[-1]
     reasons = list(why(workplace.artifacts.reference(now.name)))
-    assert [one for one in reasons if one.startswith("accepted on 20")]
+    assert [one for one in reasons if one.startswith(accepted)]
     assert reasons[-2:] == [f"differs from {old.artifact}.json in", code]
     # The older one was not accepted, and nothing was before it.
     assert list(why(workplace.artifacts.reference(old.name)))[-1] == "no earlier build of this label"

@@ -140,6 +140,15 @@ def test_a_comparison_is_no_study(results: Path) -> None:
         list(compare(["one", "compared-one-two"], results, results / "compared"))
 
 
+def test_only_an_earlier_comparison_is_overwritten(results: Path) -> None:
+    for _ in range(2):
+        list(compare(["one", "two"], results, results / "compared"))
+    before = (results / "two" / "claims.csv").read_bytes()
+    with pytest.raises(UserError, match=r"^--out: .*two holds other files; choose a new folder$"):
+        list(compare(["one", "two"], results, results / "two"))
+    assert (results / "two" / "claims.csv").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("studies", "message"),
     [

@@ -153,6 +153,33 @@ def test_an_experiment_in_small_letters(tmp_path: Path) -> None:
     assert refusal(tmp_path, study) == "experiments.a1: there is no such experiment (did you mean 'A1'?)"
 
 
+def test_a_study_with_a_long_name_of_a_grid(tmp_path: Path) -> None:
+    study = read_yaml(STUDIES / "smoke.yaml")
+    name = "g" * 80
+    fields = {
+        "learning_rate": [0.1],
+        "weight_decay": [0.001],
+        "batch_size": [32],
+        "epochs": [3],
+        "schedule": ["constant"],
+    }
+    study["grids"] = {name: {"base": "downstream", "cells": [fields]}}
+    study["experiments"] = {"A2": {"search": {"grid": name, "chosen_on": "original", "sets": ["D_rand"]}}}
+    with pytest.raises(UserError, match=r"lacking\.yaml: the name \S+ has \d+ bytes, and 180 are possible; shorten"):
+        plan_study(tmp_path, study)
+
+
+def test_a_study_that_is_named_and_has_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workflow" / "studies").mkdir(parents=True)
+    (tmp_path / "workflow" / "studies" / "broken.yaml").write_text("title: x\n")
+    (tmp_path / "config.yaml").write_text("study: broken\n")
+    command = [sys.executable, "-m", "robustfeatures", "describe", "A1", "--study", "broken"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("robustfeatures: workflow/studies/broken.yaml: ")
+
+
 def test_without_a_command_there_is_the_help_and_no_error() -> None:
     done = subprocess.run([sys.executable, "-m", "robustfeatures"], capture_output=True, text=True, check=False)
     assert "robustfeatures [OPTIONS] COMMAND" in done.stdout

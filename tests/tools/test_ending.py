@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from robustfeatures.files import read_json, write_json
 from robustfeatures.pipeline.plan.tasks import make_tasks
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.tools.ending import describe_failures, describe_success
@@ -55,18 +54,24 @@ def test_a_payload_with_two_names_counts_once(tmp_path: Path) -> None:
     assert line.startswith(f"0 payloads computed, {len(made.plan.recipes)} found, ")
 
 
-def test_a_copy_took_no_computing(tmp_path: Path) -> None:
+def test_a_copy_took_no_computing_and_what_another_checkout_made_neither(tmp_path: Path) -> None:
     made = Made(tmp_path)
     network, other = (made.plan.recipes[made.name(f"model/digits-{name}-")] for name in ("standard", "adversarial"))
     made.make(network, computing=6.0)
     made.make(other, computing=4.0)
     (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 2)
     assert "; 50 % of the core time inside training" in line
-    path = made.artifacts.reference(other.name)
-    reference = read_json(path)
-    write_json(path, reference | {"built": reference["built"] | {"copied_from": network.digest}})
+    made.artifacts.count_arrival(other.digest, "copied")
     (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 2)
-    assert "; 30 % of the core time inside training" in line
+    copied = "1 copied from a training with probes"
+    assert line.startswith(f"1 payload computed, {copied}, 0 found, in 10 s on 2 cores; 30 %")
+    made.artifacts.count_arrival(network.digest, "taken")
+    (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 1)
+    assert line.startswith(f"0 payloads computed, 1 taken from the remote, {copied}, 0 found, in 10 s on 1 core; 0 %")
+    # A line that a machine left half-written says nothing.
+    (made.artifacts.root / ".arrivals").write_text("2025-01-01T00:00:00+00:00 comp")
+    (line,) = describe_success(made.plan, made.artifacts, "2020", 10.0, 2)
+    assert line.startswith("0 payloads computed, 2 found, in 10 s on 2 cores; 0 %")
 
 
 def test_on_gpus_the_share_is_that_of_the_jobs_that_use_them(tmp_path: Path) -> None:

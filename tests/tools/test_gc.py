@@ -123,7 +123,7 @@ def test_what_a_study_needed_before_a_change_stays_until_all_is_built_again(
     note_needed(store.root, mine.root, "mine", OTHER)
     gone = find_unneeded([], mine, store, with_results=[Plan(edited, (view,))])
     assert gone.keys(everyone=False) == [NOBODY]
-    assert list(gone.kept()) == ["2 payloads that studies needed here before a change, until all is built again"]
+    assert list(gone.kept()) == ["2 payloads that studies here needed before a change; not all is built again yet"]
     assert gone.keys(everyone=True) == [MINE, NOBODY, OTHER]
     # A dry run after the edit forgets none of it, neither here nor for a colleague.
     for _ in range(2):
@@ -141,6 +141,20 @@ def test_what_a_study_needed_before_a_change_stays_until_all_is_built_again(
     assert built.keys(everyone=False) == [MINE, OTHER]
     register(store.root, mine.root, "mine", [NOBODY], is_whole=True)
     assert [one.keys for one in list_checkouts(store.root)] == [(NOBODY,)]
+
+
+def test_a_checkout_that_was_moved_is_no_other_one(store: Store, tmp_path: Path) -> None:
+    before, after, copy = (Artifacts(tmp_path / name / "artifacts") for name in ("before", "after", "copy"))
+    before.root.mkdir(parents=True)
+    register(store.root, before.root, "mine", [MINE])
+    shutil.copytree(before.root.parent, copy.root.parent)
+    before.root.parent.rename(after.root.parent)
+    # What was needed before stays, because not all is built.
+    register(store.root, after.root, "mine", [OTHER], is_whole=False)
+    assert [(one.path, one.keys) for one in list_checkouts(store.root)] == [(str(after.root), (MINE, OTHER))]
+    # A copy is another one while both are there.
+    register(store.root, copy.root, "mine", [MINE])
+    assert {one.path for one in list_checkouts(store.root)} == {str(after.root), str(copy.root)}
 
 
 def test_an_edit_of_the_code_costs_no_result(built: Workspace) -> None:

@@ -10,6 +10,7 @@ import pytest
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.view import artifacts_of
+from robustfeatures.pipeline.store.references import write_batch
 from robustfeatures.pipeline.store.sealed import MANIFEST
 from robustfeatures.tools.finding import find_reference
 from robustfeatures.tools.gc import describe_payloads
@@ -134,8 +135,18 @@ def test_find_by_label(made: Made) -> None:
     page.write_text("{}")
     assert find_reference("report/smoke-2-seeds", made.artifacts) == page
     page.unlink()
+    # And that of a data set.
+    data = made.artifacts.root / "data" / f"mix-2-seeds-{'4' * 16}.json"
+    data.write_text(model.read_text())
+    assert find_reference("mix-2-seeds", made.artifacts) == data
+    data.unlink()
     # A batch of seeds has a file too, which is no artifact.
-    model.with_name(f"digits-standard-8-seeds-{'1' * 16}.json").write_text("{}")
+    batch = model.with_name(f"digits-standard-8-seeds-{'1' * 16}.json")
+    write_batch(batch, [f"model/{model.stem}"])
+    with pytest.raises(UserError, match="there is no artifact with this label"):
+        find_reference("digits-standard-8-seeds", made.artifacts)
+    with pytest.raises(UserError, match=r"^--study: .*\.json is a path, which names one build; leave --study out$"):
+        find_reference(str(model), made.artifacts, lambda: made.plan.recipes, "smoke")
     with pytest.raises(UserError, match=r"\(did you mean 'digits-standard-seed0'\?\)"):
         find_reference("digits-stndard-seed0", made.artifacts)
     with pytest.raises(

@@ -30,7 +30,7 @@ from tests.tools.made import STUDIES
 def studies(tmp_path: Path) -> Path:
     folder = tmp_path / "studies"
     folder.mkdir()
-    for name in ("digits*", "cifar10-mini", "at-odds-mnist", "feature-averaging", "not-bugs-cifar10*"):
+    for name in ("digits*", "cifar10-mini", "at-odds-*", "feature-averaging", "not-bugs-cifar10*"):
         for path in STUDIES.glob(f"{name}.yaml"):
             shutil.copy(path, folder)
     return folder
@@ -245,6 +245,9 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
         list(write_study("mine", folder, studies, like="digits-full"))
     with pytest.raises(UserError, match=r"--like: not-bugs-cifar10-cpu extends .*; choose digits or cifar10-mini$"):
         list(write_study("mine", folder, studies, like="not-bugs-cifar10-cpu"))
+    # The one that it extends has Linf radii.
+    with pytest.raises(UserError, match=r"--like: at-odds-cifar10-cpu extends .*; choose digits or cifar10-mini$"):
+        list(write_study("mine", folder, studies, like="at-odds-cifar10-cpu"))
     with pytest.raises(UserError, match=r"^--like: 'digit' is unknown \(did you mean 'digits'\?\)$"):
         list(write_study("mine", folder, studies, like="digit"))
     assert sorted(studies.iterdir()) == before

@@ -54,7 +54,10 @@ def test_payloads_in_another_store_are_told(made: Made, tmp_path: Path) -> None:
     made.make(recipe)
     assert find_state(made.plan, made.artifacts, made.store).lost == 0
     other = find_state(made.plan, made.artifacts, Store(tmp_path / "other"))
-    assert f"\nmade, but not in the store {tmp_path / 'other'}: 1; --store names another" in printed(other)
+    assert (
+        f"\nthe store {tmp_path / 'other'} lacks 1 artifact that had been made; --store names another store"
+        in printed(other)
+    )
 
 
 def test_time_left_follows_what_finished_jobs_took(made: Made) -> None:

@@ -88,7 +88,7 @@ def test_a_dry_run_beside_a_run_does_not_change_its_jobs(
     plans = [json.loads(path.read_text()) for path in Artifacts(built.folder / "results/artifacts").newest_tasks()]
     name = f"evaluation/{evaluation.stem}"
     # A job of three parts would have asked for their blocks.
-    assert [plan[name]["parts"] for plan in plans[:2]] == [3, 1]
+    assert [plan["tasks"][name]["parts"] for plan in plans[:2]] == [3, 1]
     assert json.loads(evaluation.read_text())["content"] == lacking[evaluation]["content"]
 
 

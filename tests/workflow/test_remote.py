@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from robustfeatures.errors import UserError
+from robustfeatures.pipeline.plan.prepare import plan_run
+from robustfeatures.pipeline.plan.tasks import announce_tasks
+from robustfeatures.pipeline.run.job import Environment, build
+from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.remote import Remote
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.store.transfers import push
@@ -55,8 +60,30 @@ def test_an_input_that_the_remote_lacks_is_made_and_the_rest_taken(
     monkeypatch.chdir(workspace.folder)
     build_payloads(Path(), Config(study="smoke", remote=str(remote), device="cpu"), Path("workflow/studies"))
     assert contents(workspace) == contents(smoke)
-    taken = set((workspace.folder / "results/artifacts/.taken").read_text().split())
-    assert taken == {path.parent.name for path in smoke.store.glob("*/manifest.json")} - {key, damaged}
+    came = Artifacts(workspace.folder / "results/artifacts").arrivals("2020")
+    keys = {path.parent.name for path in smoke.store.glob("*/manifest.json")}
+    assert came == dict.fromkeys(keys, "taken") | dict.fromkeys((key, damaged), "computed")
+
+
+def test_a_dry_run_without_the_remote_takes_it_from_no_run(
+    workspace: Workspace, smoke: Workspace, remote: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The remote lacks the data, so that only the jobs know what to take, and a dry run comes before them."""
+    (data,) = (smoke.folder / "results/artifacts/data").glob("*.json")
+    shutil.rmtree(remote / json.loads(data.read_text())["key"])
+    monkeypatch.chdir(workspace.folder)
+    artifacts, store = Artifacts(Path("results/artifacts")), Store(Path("results/store"))
+    monkeypatch.setenv(artifacts.tasks_variable, "")
+    for address in (str(remote), None):
+        config = Config(study="smoke", remote=address, device="cpu")
+        planned = plan_run(config, Path("workflow/studies"), artifacts, store, is_local=True, uses_conda=False)
+        if address:
+            announce_tasks(artifacts, planned.name)
+    environment = Environment(store=store, raw=Path("raw"), device="cpu", threads=1)
+    for stage in ("data", "model/digits-standard-seed0"):
+        (name,) = (task.name for task in planned.tasks if task.name.startswith(stage))
+        build(artifacts.reference(name), environment)
+    assert sorted(artifacts.arrivals("2020").values()) == ["computed", "taken"]
 
 
 def test_labels_and_studies(built: Workspace, tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -166,6 +169,33 @@ def test_show(smoke: Workspace) -> None:
     assert missing.stderr.strip() == "robustfeatures: results/artifacts/model/nothing.json: there is no such reference"
 
 
+MODEL = "results/artifacts/model/digits-0123456789abcdef.json"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("push", "elsewhere", "--store", "nowhere"), "nowhere: there is no store here"),
+        (("status", "--watch"), "--watch: needs a terminal"),
+        (("accept", "--reason", " "), "--reason: empty"),
+        (("build", MODEL, "--parts", "2"), "--parts: give --part, too"),
+        (("build", MODEL, "--part", "1", "--parts", "2"), f"{MODEL}: the stage model has no parts"),
+        (("export", MODEL, "out", "--format", "npz", "--study", "smoke"), f"--study: {MODEL} is a path"),
+    ],
+)
+def test_commands_that_refuse_in_one_line(smoke: Workspace, arguments: tuple[str, ...], problem: str) -> None:
+    done = smoke.command(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"robustfeatures: {problem}")
+    assert not (smoke.folder / "elsewhere").exists()
+
+
+def test_a_command_whose_output_is_closed(smoke: Workspace) -> None:
+    command = f"PYTHONPATH=src {shlex.quote(sys.executable)} -m robustfeatures describe A1 >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=smoke.folder, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
 def test_export_by_label(smoke: Workspace, tmp_path: Path) -> None:
     done = smoke.command("export", "digits-D_rand-seed0", str(tmp_path / "D_rand.npz"), "--format", "npz")
     assert done.returncode == 0, done.stderr
@@ -198,7 +228,7 @@ def test_status_and_gc(built: Workspace) -> None:
     assert built.command("verify").stdout == "every payload is whole\n"
     (built.folder / "results/store").rename(built.folder / "moved")
     lost = built.command("status").stdout
-    assert re.search(r"\nmade, but not in the store results/store: \d+; --store names another", lost)
+    assert re.search(r"\nthe store results/store lacks \d+ artifacts that had been made; --store names", lost)
     assert built.command("status", "--store", "moved").stdout == complete.stdout
     assert built.command("gc", "--store", "moved").stdout.startswith(
         "kept: what the studies that were planned here use: smoke\n"
@@ -219,12 +249,11 @@ def test_status_and_gc(built: Workspace) -> None:
     built.snakemake()
     payloads = built.payloads()
     kept = "kept: what the studies that were planned here use: smoke"
-    # The checkout that this one is a copy of may need it.
-    assert built.command("gc", "--delete").stdout.startswith(f"{kept}\nkept: 1 payload that ")
+    assert built.command("gc", "--delete").stdout == f"{kept}\nkept: 1 payload younger than 7 days\n"
     first, *listed = built.command("gc", "--everyone").stdout.splitlines()
     assert first == kept
     assert len(listed) == 3
-    assert listed[0].startswith("not kept: 1 payload that ")
+    assert listed[0] == "not kept: 1 payload younger than 7 days"
     assert listed[1].startswith("would remove model/digits-on-D_det-pathway-2-probed-seed0-")
     assert listed[2].startswith("would remove 1 payload, ")
     assert built.payloads() == payloads

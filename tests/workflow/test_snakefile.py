@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from robustfeatures.files import hash_file
+from robustfeatures.pipeline.store.references import Artifacts
 from tests.conftest import REPOSITORY, Workspace, hurried
 
 RULES = sorted((REPOSITORY / "workflow" / "rules").glob("*.smk"))
@@ -133,13 +135,17 @@ def test_the_expected_time_is_that_of_the_jobs_that_run(workspace: Workspace) ->
 
 def test_a_run_and_no_dry_run_counts_the_stopped_jobs_anew(workspace: Workspace) -> None:
     """A dry run beside a run must not make its later tries ask for more memory."""
-    counted = workspace.folder / "results/artifacts/.stops/model/digits-standard"
-    counted.parent.mkdir(parents=True)
-    counted.write_bytes(b".")
+    artifacts = Artifacts(workspace.folder / "results/artifacts")
+    workspace.plan()
+    task = next(name for name in json.loads(artifacts.newest_tasks()[0].read_text())["tasks"] if "model/" in name)
+    # A job of a run beside this one counts its own.
+    for name in (task, "model/of-another-study"):
+        artifacts.count_stop(name)
     workspace.snakemake("-n")
-    assert counted.exists()
+    assert artifacts.stops(task) == 1
     workspace.snakemake("--until", "data")
-    assert not counted.exists()
+    assert artifacts.stops(task) == 0
+    assert artifacts.stops("model/of-another-study") == 1
 
 
 def test_another_folder_takes_the_config_of_the_repository(workspace: Workspace, tmp_path: Path) -> None:

@@ -36,6 +36,14 @@ from robustfeatures.pipeline.store.references import Artifacts
 IS_MODULE = not workflow.modifier.is_main_snakefile()
 TRACKED = Artifacts(Path("results/artifacts"))
 ARTIFACTS = Artifacts(Path(workflow.modifier.modify_path("results/artifacts")))
+
+
+def forget_stops():
+    """Count anew how often the jobs of this run were stopped."""
+    for each in PLANNED.tasks:
+        ARTIFACTS.forget_stops(each.name, each.parts)
+
+
 BEGAN = time.monotonic()
 STARTED = datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -69,9 +77,6 @@ try:
         studies = HERE / "workflow" / "studies"
         if "study" in given:
             find_study(studies, CONFIG.study, "--config: study")
-        if IS_MODULE:
-            # Snakemake ignores the `onstart` of a module.
-            ARTIFACTS.forget_stops()
         PLANNED = plan_run(
             CONFIG,
             studies,
@@ -83,7 +88,10 @@ try:
         for line in PLANNED.lines:
             print(f"robustfeatures: {line}", file=sys.stderr)
         # A dry run beside this run, or the plan of another study, does not change them.
-        announce_tasks(ARTIFACTS, PLANNED.tasks)
+        announce_tasks(ARTIFACTS, PLANNED.name)
+        if IS_MODULE:
+            # Snakemake ignores the `onstart` of a module.
+            forget_stops()
         PLANNED.check_gpus()
         TASKS = {task.name: task for task in PLANNED.tasks}
         VIEW_JOBS, GPUS = PLANNED.plan.view_jobs, PLANNED.devices.gpus
@@ -239,7 +247,7 @@ def say_expectation():
 onstart:
     if workflow.is_main_process:
         # A dry run beside this one must not do it.
-        ARTIFACTS.forget_stops()
+        forget_stops()
         if LOCAL:
             say_expectation()
 

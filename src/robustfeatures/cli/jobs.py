@@ -55,6 +55,8 @@ def build(
     from robustfeatures.pipeline.store.references import Artifacts
 
     log_to(log)
+    if parts > 1 and part is None:
+        raise UserError("--parts: give --part, too")
     if part is not None and (part > parts or parts == 1):
         raise UserError(f"--part: {part} of --parts {parts}; give at least 2 parts, and one of them")
     # The default would end the process at once. An error releases its locks first, so that no other job waits.

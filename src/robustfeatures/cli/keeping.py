@@ -29,7 +29,9 @@ def new(
     data: Annotated[Path, typer.Option("--data", help="A folder of images, with a folder for each class.")],
     like: Annotated[
         str | None,
-        typer.Option("--like", help="The study whose trainings and experiments it gets; one that extends no other."),
+        typer.Option(
+            "--like", help="The study whose trainings and experiments it gets. It may not extend another study."
+        ),
     ] = None,
 ) -> None:
     """Write a study for a folder of images: classes, image size, SHA-256 and radii are filled in."""
@@ -74,6 +76,8 @@ def accept(
 
     if check != "all" and not (check.isdecimal() and int(check) > 0):
         raise UserError(f"--check: {check!r} is neither all nor a number above 0")
+    if not reason.strip():
+        raise UserError("--reason: empty; say why the numbers are the same")
     configured, count = read_configuration(config, study), None if check == "all" else int(check)
     plan, found = unfold(configured, STUDIES), find_store(store, configured)
     print_lines(lines(plan, configured.study, found, Path(configured.raw), check=count, reason=reason))
@@ -88,7 +92,10 @@ def gc(
     store: StoreOption = None,
     unfinished: Annotated[
         bool,
-        typer.Option("--unfinished", help="Also checkpoints and blocks no job is at work on, and damaged payloads."),
+        typer.Option(
+            "--unfinished",
+            help="Also checkpoints and blocks that no job has used for a week, and damaged payloads.",
+        ),
     ] = False,
     everyone: Annotated[
         bool,

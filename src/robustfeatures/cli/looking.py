@@ -25,6 +25,7 @@ from robustfeatures.cli.app import (
     print_lines,
     read_configuration,
 )
+from robustfeatures.errors import UserError
 
 # Between two looks of `status --watch`.
 WATCH_SECONDS = 2.0
@@ -71,8 +72,12 @@ def describe(
     study: StudyOption = None,
 ) -> None:
     """Print what an experiment shows, where in the paper, its settings, and what it uses of a study."""
+    from robustfeatures.pipeline.study.study import find_study, read_study
     from robustfeatures.tools.describe import describe as lines
 
+    if study is not None:
+        # Otherwise another study would be shown in place of one with a mistake.
+        read_study(find_study(STUDIES, study, "--study"))
     print_lines(lines(experiment, STUDIES, read_configuration(config, study).study))
 
 
@@ -94,6 +99,8 @@ def status(
     configured = read_configuration(config, study)
     plan, artifacts, found = unfold(configured, STUDIES), Artifacts(ARTIFACTS), find_store(store, configured)
     console = make_console()
+    if watch and not console.is_terminal:
+        raise UserError("--watch: needs a terminal; leave it out, and ask again later")
     if not watch:
         console.print(draw(find_state(plan, artifacts, found), every=every))
         return

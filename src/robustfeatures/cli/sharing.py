@@ -74,14 +74,16 @@ def push(
 ) -> None:
     """Copy payloads of the store to a remote, by default all. After an interruption, run it again: it goes on."""
     from robustfeatures.pipeline.plan.plan import unfold
+    from robustfeatures.pipeline.store.format import check_store
     from robustfeatures.pipeline.store.references import Artifacts
     from robustfeatures.tools import sharing
 
     signal.signal(signal.SIGTERM, stop)
     if study is not None and label is not None:
         raise UserError("--label: give a study or a label, not both")
-    plan = None if study is None else unfold(read_configuration(CONFIG, study), STUDIES)
-    _print_shared(sharing.push_to(_remote(remote), find_store(store), Artifacts(ARTIFACTS), plan=plan, label=label))
+    plan, found = None if study is None else unfold(read_configuration(CONFIG, study), STUDIES), find_store(store)
+    check_store(found.root)
+    _print_shared(sharing.push_to(_remote(remote), found, Artifacts(ARTIFACTS), plan=plan, label=label))
 
 
 @app.command()
@@ -102,6 +104,8 @@ def _find_dataset(dataset: str, study: str | None) -> Path:
     path = Path(dataset)
     # A folder such as `data/digits` may have the name of a label.
     if path.suffix in (".json", ".zarr") or (path / "data.zarr").exists() or (path.exists() and not path.is_dir()):
+        if study is not None:
+            raise UserError(f"--study: {dataset} is a path, which names one build; leave --study out")
         return path
     try:
         return find_artifact(dataset, study)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robustfeatures.data.own_files import SPLIT_NAMES, require_path
 from robustfeatures.data.settings import POOL
-from robustfeatures.errors import UserError
+from robustfeatures.errors import UserError, count_things
 from robustfeatures.files import walk_files
 
 if TYPE_CHECKING:
@@ -102,9 +102,8 @@ def describe_unread(root: Path, listings: Mapping[str, Listing]) -> str:
     unread = [path for path in visible if path not in read]
     if not unread:
         return ""
-    return (
-        f"not read: {len(unread)} other files, first {unread[0]}; images lie in class folders ({', '.join(SUFFIXES)})"
-    )
+    others = count_things(len(unread), "other file")
+    return f"not read: {others}, first {unread[0]}; images lie in class folders ({', '.join(SUFFIXES)})"
 
 
 def list_images(parameters: Data) -> tuple[dict[str, Listing], tuple[str, ...]]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from robustfeatures.errors import UserError, count_things
+from robustfeatures.errors import StoppedError, UserError, count_things
 from robustfeatures.pipeline.plan.canonical import digest
 from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.plan.plan import Plan
@@ -64,7 +64,7 @@ def accept(plan: Plan, study: str, store: Store, raw: Path, *, check: int | None
     candidates, missing = find_candidates(plan, store)
     if missing:
         absent = count_things(len(missing), "artifact")
-        yield f"{absent} to compute, because they are not in the store with other code or libraries alone"
+        yield f"{absent} cannot be accepted: the store has none that differ in code or libraries alone"
     if not candidates:
         yield "there is nothing to accept"
         return
@@ -174,6 +174,8 @@ def _make_again(candidate: Candidate, store: Store, raw: Path) -> dict[str, str]
                 compute(recipe.name, recipe.record(), inputs, candidate.key, Share(1, 1), environment, inner)
             manifest = again.manifest(candidate.key)
             assert manifest is not None
+        except StoppedError as error:
+            raise StoppedError(f"{recipe.name}: stopped, and nothing was accepted; run again") from error
         finally:
             discard(lease.scratch)
     payload = recipe.stage.payload

@@ -27,17 +27,18 @@ CLAIM = [*SENTENCE, "setting"]
 INTERVAL = ("low", "high")
 CLAIM_NUMBERS = ("value", *INTERVAL)
 DIFFERS = "differs"
+PAGE, VALUES, CLAIMS = FILES = ("index.html", "values.csv", "claims.csv")
 
 
 def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
-    """Write `index.html`, `values.csv` and `claims.csv` to the folder `out`, and yield lines on what they hold.
+    """Write `FILES` to the folder `out`, and yield lines on what they hold.
 
     Each value and each claim has a line, with one group of columns per study. Differences are from the first study.
     Tables of experiments that a study has no more are left out, and named.
 
     Raises:
-        UserError: there are fewer than two studies, one has no results, a file of one is damaged, or two columns would
-            have the same name.
+        UserError: there are fewer than two studies, one has no results, a file of one is damaged, two columns would
+            have the same name, or `out` holds other files than those of an earlier comparison.
     """
     if len(set(studies)) < 2 or len(set(studies)) < len(studies):
         raise UserError("compare: name at least two different studies")
@@ -46,6 +47,8 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
         if study not in known:
             raise UserError(f"{results}/{study}: this study has no results here{suggest(study, known)}")
     _check_columns(studies)
+    if out.exists() and not {path.name for path in out.iterdir()} <= {*FILES}:
+        raise UserError(f"--out: {out} holds other files; choose a new folder")
     tables = {study: sorted((results / study / "tables").glob("*.csv")) for study in studies}
     shown = {study: [path for path in tables[study] if _is_shown(path, study, results)] for study in studies}
     values = compare_values(shown)
@@ -64,9 +67,9 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
             titles={experiment: load_experiment(experiment).title for experiment in values["experiment"].unique()},
         )
     )
-    for name, table in (("values.csv", values), ("claims.csv", claims)):
+    for name, table in ((VALUES, values), (CLAIMS, claims)):
         write_atomically(out / name, table.to_csv(index=False, lineterminator="\n").encode())
-    write_atomically(out / "index.html", page.encode())
+    write_atomically(out / PAGE, page.encode())
     yield f"{len(values)} values and {len(claims)} claims that at least two studies share"
     yield f"verdicts that differ: {int(claims[DIFFERS].sum())}"
     for study in studies:
@@ -75,7 +78,7 @@ def compare(studies: Sequence[str], results: Path, out: Path) -> Iterator[str]:
                 yield f"left out: {path}, because {study} has no experiment {path.stem}"
     for study, (experiments, remedy) in outdated.items():
         yield f"outdated verdicts: those of {study} on {join_words(experiments)}; {remedy}"
-    yield str(out / "index.html")
+    yield str(out / PAGE)
 
 
 @contextmanager

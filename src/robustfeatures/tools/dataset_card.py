@@ -13,8 +13,9 @@ from robustfeatures.data.dataset import ImageDataset
 from robustfeatures.data.registry import SOURCES
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.shared.units import percent
-from robustfeatures.files import ABSENT, read_json, write_atomically
+from robustfeatures.files import ABSENT, write_atomically
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
+from robustfeatures.pipeline.plan.tasks import find_study_of
 from robustfeatures.pipeline.report.provenance import describe_recipes
 from robustfeatures.pipeline.store.references import Artifacts, read_reference
 from robustfeatures.tools.accuracies import read_correct
@@ -183,26 +184,14 @@ def _command(reference: Path, recipes: Sequence[Mapping[str, Any]]) -> str:
     """The command that makes the set again, with the version of the code that made it."""
     found = read_reference(reference)
     artifacts, name = Artifacts.of(reference)
-    planned = _find_study(artifacts, name)
+    planned = find_study_of(artifacts, name)
     study = f"study={shlex.quote(planned)} " if planned else ""
-    commit = found.get("built", {}).get("git_commit")
+    commit = found.get("built", {}).get("git_commit") or ""
     target = f"results/artifacts/{shlex.quote(name)}.json"
     lines = [
         *([f"git checkout {commit.removesuffix('-dirty')}"] if commit else []),
+        *(["# The code that made it had edits that are not in this commit."] if commit.endswith("-dirty") else []),
         f"snakemake --cores all --config {study}seeds_per_job=1 rows_per_job=1 -- {target}",
     ]
     said = f"The digest of the recipe is `{found.get('digest')}`, and that of the content `{found['content']}`."
     return "```sh\n" + "\n".join(lines) + f"\n```\n\n{said}"
-
-
-def _find_study(artifacts: Artifacts, artifact: str) -> str | None:
-    """The study of the newest plan that makes an artifact; older plans may name a study that is gone."""
-    for path in artifacts.newest_tasks():
-        try:
-            for task in read_json(path).values():
-                if artifact in task["artifacts"]:
-                    return str(task["study"])
-        except (*ABSENT, ValueError, TypeError, KeyError, AttributeError):
-            # Damaged, or of an earlier version.
-            continue
-    return None

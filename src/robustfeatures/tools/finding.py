@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from robustfeatures.errors import UserError, suggest
+from robustfeatures.files import ABSENT, read_json
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
 from robustfeatures.pipeline.plan.recipe import STAGES
 from robustfeatures.pipeline.store.references import Artifacts
@@ -31,6 +32,8 @@ def find_reference(
         UserError: no reference has that label, or several have; the message names them. Or the study has not built it.
     """
     if given.endswith(".json"):
+        if study is not None:
+            raise UserError(f"--study: {given} is a path, which names one build; leave --study out")
         return Path(given)
     stage, _, name = given.rpartition("/")
     stages = {path.parent.name for path in list_references(artifacts)}
@@ -56,9 +59,17 @@ def list_references(artifacts: Artifacts) -> Iterator[Path]:
     """All references, by stage and label. The files of batches and parts are none."""
     for path in sorted(artifacts.root.glob("*/*.json")):
         # The names of tables, figures and pages begin with that of the study, which may look like that of a batch.
-        is_batch = path.parent.name in STAGES and BATCH.search(path.stem)
+        is_batch = path.parent.name in STAGES and BATCH.search(path.stem) and _stands_for_several(path)
         if not path.parent.name.startswith(".") and not is_batch:
             yield path
+
+
+def _stands_for_several(path: Path) -> bool:
+    # A data set may have such a name too.
+    try:
+        return "artifacts" in read_json(path)
+    except (*ABSENT, ValueError, TypeError):
+        return False
 
 
 def label_of(path: Path) -> str:

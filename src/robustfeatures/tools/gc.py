@@ -50,7 +50,7 @@ class Unneeded:
             yield f"{count_things(len(keys), 'payload')} that {checkout} needs"
         if self.earlier:
             earlier = count_things(len(self.earlier), "payload")
-            yield f"{earlier} that studies needed here before a change, until all is built again"
+            yield f"{earlier} that studies here needed before a change; not all is built again yet"
         if self.young:
             yield f"{count_things(len(self.young), 'payload')} younger than {GRACE_DAYS} days"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Line:
     """An artifact that was made. `number` is its accuracy or its size, `age` in seconds, `size` in bytes.
 
-    One whose payload is gone has no size, and its `number` says so.
+    One whose payload is gone has no size, and its `number` says so. Several artifacts may have the payload `key`.
     """
 
     stage: str
@@ -35,6 +35,7 @@ class Line:
     number: str
     age: float
     size: int
+    key: str
 
 
 def list_artifacts(
@@ -72,7 +73,7 @@ def _line(path: Path, reference: Mapping[str, Any], number: str, size: int) -> L
     label = reference["label"]
     seed = label[len(family_of(label)) :].removeprefix("-seed")
     age = (datetime.now(UTC) - datetime.fromisoformat(reference["built"]["started"])).total_seconds()
-    return Line(path.parent.name, label, reference["digest"], seed, number, age, size)
+    return Line(path.parent.name, label, reference["digest"], seed, number, age, size, reference["key"])
 
 
 def _describe_size(store: Store, reference: Mapping[str, Any]) -> str:
@@ -99,7 +100,8 @@ def draw(lines: Collection[Line]) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_footer=True)
-    total = sum(line.size for line in lines)
+    # Several references may stand for one payload.
+    total = sum({line.key: line.size for line in lines}.values())
     footers = {"stage": count_things(len(lines), "artifact"), "size": format_bytes(total)}
     for name in ("stage", "label", "digest", "seed", "number", "age", "size"):
         numeric = name in ("seed", "age", "size")

@@ -135,12 +135,21 @@ def _check_whole(study: Path) -> None:
     while "extends" in (values := read_yaml(whole)):
         whole = whole.with_name(f"{values['extends']}.yaml")
     if whole != study:
-        choice = "digits or cifar10-mini" if read_study(whole).other_data else whole.stem
+        choice = whole.stem if _can_be_copied(whole) else "digits or cifar10-mini"
         raise UserError(f"--like: {study.stem} extends another study, and one file is copied; choose {choice}")
     root = yaml.compose(study.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     assert isinstance(root, yaml.MappingNode)
     if root.flow_style or any(key.tag == "tag:yaml.org,2002:merge" for key, _ in root.value):
         raise UserError(f"--like: {study.stem} has fields in braces or by a merge, not on lines of their own")
+
+
+def _can_be_copied(study: Path) -> bool:
+    try:
+        found = read_study(study)
+        scale_lengths(study, found, 1.0)
+    except UserError:
+        return False
+    return not found.other_data
 
 
 def _adapt(original: Path, folder: Path, data: str, shape: tuple[int, int, int]) -> str:

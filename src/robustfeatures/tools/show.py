@@ -66,7 +66,7 @@ def accepted_lines(reference: Mapping[str, Any]) -> Iterator[str]:
     if "accepted" not in reference:
         return
     accepted, identity = reference["accepted"], reference["recipe"]["identity"]
-    yield f"accepted on {accepted['when']} as what the code of now would make: {accepted['reason']}"
+    yield f"made by other code, and accepted for the present code on {accepted['when']}: {accepted['reason']}"
     yield from (f"  {line}" for line in differences(identity, {**identity, **accepted["before"]}))
     yield f"  made again with the same bytes: {', '.join(accepted['compared'])}"
 

@@ -12,6 +12,7 @@ from robustfeatures.errors import count_things, make_printable
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.estimates import estimate, find_processes
+from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
 from robustfeatures.pipeline.plan.tasks import find_task_names
@@ -92,6 +93,8 @@ class State:
 
     def describe_time(self) -> str:
         """The time left at the present number of jobs."""
+        if not any(name.partition("/")[0] in STAGES for name in self.missing):
+            return "only tables, figures, claims or pages are missing"
         if self.seconds_left is None:
             return "time left: unknown until a job has finished"
         at_once = max(1, self.at_once)
@@ -103,8 +106,8 @@ class State:
 
 
 def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
-    """Look at the references of a plan, and at the jobs of its store."""
-    there = {name for name in plan.recipes if is_built(artifacts.reference(name), store)}
+    """Look at the store, at the references of a plan, and at the jobs at work."""
+    there = _find_stored(plan, artifacts, store)
     results = artifacts.root.parent
     there |= {view.artifact for view in plan.views if files_are_whole(artifacts.reference(view.artifact), results)}
     names = [*plan.recipes, *(view.artifact for view in plan.views)]
@@ -123,6 +126,22 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
     return State(counts, missing, running, sum(map(len, own.values())), left, basis, store.root, lost)
+
+
+def _find_stored(plan: Plan, artifacts: Artifacts, store: Store) -> set[str]:
+    """The artifacts whose payloads the store has. After `pull` or `accept` no reference of this checkout tells so."""
+    contents: dict[str, str] = {}
+    for name, recipe in plan.recipes.items():
+        path = artifacts.reference(name)
+        if is_built(path, store):
+            contents[name] = read_reference(path)["content"]
+            continue
+        inputs = {role: contents[input_.name] for role, input_ in recipe.inputs.items() if input_.name in contents}
+        if len(inputs) == len(recipe.inputs):
+            manifest = store.manifest(identity_digest(recipe.identity, inputs))
+            if manifest is not None:
+                contents[name] = manifest["content"]
+    return {*contents}
 
 
 def _find_running(store: Store) -> Iterator[Running]:
@@ -220,7 +239,8 @@ def draw(state: State, *, every: bool) -> Group:
             stages.add_row(Text(f"  {stage}"), Text(f"{found} of {of}", justify="right"))
         shown += [stages, Text(state.describe_time())]
     if state.lost:
-        line = f"made, but not in the store {state.store}: {state.lost}; --store names another store"
+        lost = count_things(state.lost, "artifact")
+        line = f"the store {state.store} lacks {lost} that had been made; --store names another store"
         shown.append(Text(make_printable(line)))
     if state.running:
         jobs = Table.grid(padding=(0, 2))
@@ -238,7 +258,7 @@ def draw(state: State, *, every: bool) -> Group:
 def computing_share(
     plan: Plan, artifacts: Artifacts, since: str, seconds: float, cores: int, gpu_places: int = 0
 ) -> str:
-    """One line with the payloads that a run computed and took from the remote, and its share of time in computing.
+    """One line with the payloads that a run computed, copied and took from the remote, and its share of computing.
 
     Computing is training, attack, evaluation and measurement; the share is of the run's core seconds. If the run has
     computed on GPUs, with places for `gpu_places` jobs, it is of the time of these places. A training on several GPUs
@@ -251,26 +271,25 @@ def computing_share(
         if path.exists():
             found = read_reference(path)
             built[found["key"]] = {**found["built"], "processes": find_processes(recipe)}
-    remote = artifacts.taken()
-    taken = [key for key in built if key in remote]
-    fresh = [cost for key, cost in built.items() if cost["started"] >= since and key not in taken]
+    arrivals = artifacts.arrivals(since)
+    came = Counter(arrivals.get(key, "found") for key in built)
+    fresh = [cost for key, cost in built.items() if arrivals.get(key) == "computed"]
     on_gpus = [cost for cost in fresh if cost["device"].startswith("cuda")]
     if gpu_places and on_gpus:
         computing = sum(_computing(cost) * cost["processes"] for cost in on_gpus) / gpu_places
-        where, whose = f"with {gpu_places} places for jobs on GPUs", "their time"
+        where, whose = f"with {count_things(gpu_places, 'place')} for jobs on GPUs", "their time"
     else:
         computing = sum(_computing(cost) * min(cost["threads"], cores) for cost in fresh) / cores
-        where, whose = f"on {cores} cores", "the core time"
-    came = f"{len(taken)} taken from the remote, " if taken else ""
+        where, whose = f"on {count_things(cores, 'core')}", "the core time"
+    others = {"taken": "taken from the remote", "copied": "copied from a training with probes"}
+    counted = "".join(f"{came[how]} {words}, " for how, words in others.items() if came[how])
     return (
-        f"{count_things(len(fresh), 'payload')} computed, {came}{len(built) - len(fresh) - len(taken)} found, "
+        f"{count_things(came['computed'], 'payload')} computed, {counted}{came['found']} found, "
         f"in {seconds:.0f} s {where}; "
         f"{percent(computing / seconds):.0f} % of {whose} inside training, attack or evaluation"
     )
 
 
 def _computing(cost: Mapping[str, float]) -> float:
-    """The computing seconds of a payload in this run: none of a copy. One that an earlier run began has its too."""
-    if "copied_from" in cost:
-        return 0.0
+    """The computing seconds of a payload in this run. One that an earlier run began has its too."""
     return min(cost["computing_seconds"], cost["seconds"])

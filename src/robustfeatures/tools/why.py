@@ -45,7 +45,9 @@ def _chain(artifacts: Artifacts, artifact: str, depth: int, seen: set[str]) -> I
 
 def _newest_other(path: Path, reference: Mapping[str, Any]) -> Path | None:
     same_label = [
-        other for other in Artifacts.of(path)[0].builds(reference["stage"], reference["label"]) if other != path
+        other
+        for other in Artifacts.of(path)[0].builds(reference["stage"], reference["label"])
+        if other.name != path.name
     ]
     moments = {other: _moment(read_reference(other)) for other in same_label}
     earlier = [other for other in same_label if moments[other] <= _moment(reference)]

@@ -14,7 +14,16 @@ import pytest
 from robustfeatures.errors import UserError
 from robustfeatures.files import write_json
 from robustfeatures.pipeline.plan.plan import Plan, unfold
-from robustfeatures.pipeline.plan.tasks import Task, announce_tasks, make_tasks, plan_copies, read_task, write_tasks
+from robustfeatures.pipeline.plan.tasks import (
+    KnownRemote,
+    Task,
+    announce_tasks,
+    make_tasks,
+    plan_copies,
+    read_remote,
+    read_task,
+    write_tasks,
+)
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.training.settings import Model
@@ -140,18 +149,34 @@ def test_another_plan_beside_a_run_does_not_change_its_jobs(
     task = next(task for task in cuda if task.name.startswith("evaluation/"))
     (other,) = (one for one in cpu if one.name == task.name)
     assert (task.gpu, task.parts, other.gpu, other.parts) == (1, 1, 0, 4)
-    write_tasks(artifacts, cuda)
-    announce_tasks(artifacts, cuda)
+    known = KnownRemote("file:///remote", ("a", "b"))
+    announce_tasks(artifacts, write_tasks(artifacts, cuda, known))
     environment = dict(os.environ)
     # A dry run in another process, such as `snakemake -n --config device=cpu`.
     write_tasks(artifacts, cpu)
+    assert read_remote(artifacts) == known
     read = [sys.executable, "-c", READ, str(artifacts.root), task.name]
     assert subprocess.check_output(read, env=environment, text=True).strip() == str(task)
     # By hand, the newest plan counts.
     monkeypatch.delenv(artifacts.tasks_variable)
     assert read_task(artifacts, task.name) == other
-    write_tasks(artifacts, cuda)
+    assert read_remote(artifacts) is None
+    write_tasks(artifacts, cuda, known)
     assert read_task(artifacts, task.name) == task
+    assert read_remote(artifacts) == known
+
+
+def test_a_run_of_another_study_says_which_study_plans_an_artifact(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    monkeypatch.setenv(artifacts.tasks_variable, "")
+    first, *others = make_tasks(plan, Config(study="digits-full"), gpus=0)
+    write_tasks(artifacts, [first])
+    announce_tasks(artifacts, write_tasks(artifacts, others))
+    for name in (first.name, *first.artifacts):
+        with pytest.raises(UserError, match=r"\.json: the study digits-full plans it; add `--config study=\S+`$"):
+            read_task(artifacts, name)
 
 
 def test_by_hand_a_task_of_an_earlier_plan_is_found(plan: Plan, tmp_path: Path) -> None:

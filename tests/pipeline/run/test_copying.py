@@ -41,7 +41,7 @@ class Build:
         self.environment = Environment(store=self.store, raw=folder / "raw", device="cpu", threads=1)
 
     def prepare(self) -> dict[str, Task]:
-        tasks, _ = prepare(self.plan, make_tasks(self.plan, self.config, gpus=0), self.artifacts, self.store)
+        tasks, _, _ = prepare(self.plan, make_tasks(self.plan, self.config, gpus=0), self.artifacts, self.store)
         return {task.name: task for task in tasks}
 
     def find(self, label: str) -> str:

@@ -25,6 +25,9 @@ from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.study import Study, find_study, make_study
 from robustfeatures.training.settings import Model
 
+# In bytes. A file's name may have 255, and some names have the number of seeds and a digest beside the label.
+LONGEST_LABEL = 180
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -100,8 +103,23 @@ def unfold(config: Config, studies: Path) -> Plan:
             recipe.collect(recipes)
     with written.errors_name_the_file():
         for recipe in recipes.values():
+            _check_label(recipe)
             _check_model(study, recipe)
     return Plan(recipes, tuple(make_views(study, config.study, written.text, parts)))
+
+
+def _check_label(recipe: Recipe) -> None:
+    """Check that the files of an artifact can have its label in their names.
+
+    Raises:
+        UserError: it is too long.
+    """
+    length = len(recipe.label.encode())
+    if length > LONGEST_LABEL:
+        raise UserError(
+            f"the name {recipe.label} has {length} bytes, and {LONGEST_LABEL} are possible; shorten a name that the "
+            "study gives, as that of a grid"
+        )
 
 
 def _place(identifier: str) -> tuple[str, int, str]:

@@ -39,12 +39,14 @@ from robustfeatures.pipeline.study.config import Config
 class RunPlan:
     """What a run is to make, with which jobs and on which devices.
 
+    name: of the file with the tasks (`write_tasks`).
     lines: what the user is told.
     most_gpus: of the jobs whose results are missing, those that the one with the most needs.
     """
 
     plan: Plan
     tasks: tuple[Task, ...]
+    name: str
     devices: Devices
     lines: tuple[str, ...]
     most_gpus: int
@@ -84,17 +86,17 @@ def plan_run(
     if any(task.gpu for task in tasks):
         devices = choose_devices(config, is_local=is_local, uses_conda=uses_conda, probe=probe)
         tasks = make_tasks(plan, config, devices.gpus_per_job)
-    tasks, lines = prepare(plan, tasks, artifacts, store, config.remote)
+    tasks, name, lines = prepare(plan, tasks, artifacts, store, config.remote)
     missing = [task for task in tasks if not artifacts.reference(task.name).exists()]
     if devices.warning and missing:
         lines.append(devices.warning)
     most = max((task.gpu for task in missing), default=0)
-    return RunPlan(plan, tuple(tasks), devices, tuple(lines), most)
+    return RunPlan(plan, tuple(tasks), name, devices, tuple(lines), most)
 
 
 def prepare(
     plan: Plan, tasks: Sequence[Task], artifacts: Artifacts, store: Store, remote: str | None = None
-) -> tuple[list[Task], list[str]]:
+) -> tuple[list[Task], str, list[str]]:
     """Write down the plan for the jobs, and update the references to the state of the store.
 
     The reference of a recipe is removed if its payload is gone or has other content. The reference of a view is removed
@@ -102,8 +104,8 @@ def prepare(
     job runs for it. Before that, payloads that only the remote has are fetched. The store records what this checkout
     needs.
 
-    Returns the tasks, with the networks that they copy from one another, and lines on the payloads that the remote has
-    damaged.
+    Returns the tasks, with the networks that they copy from one another; the name of their file; and lines on the
+    payloads that the remote has damaged.
 
     Raises:
         UserError: the store is missing although references point into it, another version wrote it, this user may not
@@ -111,7 +113,7 @@ def prepare(
     """
     there = sum(artifacts.reference(name).exists() for task in tasks for name in task.artifacts)
     open_store(store.root, expected=there)
-    damaged = fetch_planned(remote, plan, artifacts, store)
+    known, damaged = fetch_planned(remote, plan, artifacts, store)
     records = {name: recipe.record() for name, recipe in plan.recipes.items()}
     _write_plans(records, artifacts)
     kept = {name for name in plan.same_networks if _is_kept(artifacts.reference(name), store)}
@@ -128,7 +130,7 @@ def prepare(
             keys = [find_key(artifacts, records[name]) for name in task.artifacts]
             _forget_lost_parts(artifacts.parts(task.name, task.parts), store, keys)
     tasks = plan_copies(plan, tasks, artifacts, kept)
-    write_tasks(artifacts, tasks)
+    written = write_tasks(artifacts, tasks, known)
     _forget_old_views(plan, artifacts)
     _write_view_plans(plan, artifacts)
     if any(not artifacts.reference(task.name).exists() for task in tasks):
@@ -138,7 +140,7 @@ def prepare(
     register(store.root, artifacts.root, plan.study, needed, is_whole=is_built_whole(plan, artifacts))
     for outputs, inputs in _jobs(plan, tasks, artifacts):
         _align_times(outputs, inputs)
-    return tasks, damaged
+    return tasks, written, damaged
 
 
 def is_built_whole(plan: Plan, artifacts: Artifacts) -> bool:

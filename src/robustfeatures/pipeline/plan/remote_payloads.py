@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
-from robustfeatures.files import ABSENT, read_json, write_json
 from robustfeatures.pipeline.plan.identity import identity_digest
+from robustfeatures.pipeline.plan.tasks import KnownRemote, read_remote
 from robustfeatures.pipeline.store.acceptances import find_accepted
 from robustfeatures.pipeline.store.references import Artifacts
 from robustfeatures.pipeline.store.remote import Remote
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def fetch_planned(address: str | None, plan: Plan, artifacts: Artifacts, store: Store) -> list[str]:
-    """Fetch the payloads of a plan that the remote has and the store lacks; returns lines on those it has damaged.
+def fetch_planned(
+    address: str | None, plan: Plan, artifacts: Artifacts, store: Store
+) -> tuple[KnownRemote | None, list[str]]:
+    """Fetch the payloads of a plan that the remote has and the store lacks.
 
-    The keys of the remote are also written to a file for the jobs. A job may make an input that the remote lacks. Only
-    then is the key of the next payload known.
+    Returns what the jobs need to know of the remote, and lines on the payloads that it has damaged. A job may make an
+    input that the remote lacks. Only then is the key of the next payload known.
 
     Raises:
         UserError: the remote cannot be reached.
     """
-    artifacts.forget_taken()
     if address is None:
-        artifacts.remote.unlink(missing_ok=True)
-        return []
+        return None, []
     remote = Remote.open(address, "config.yaml: remote")
     remote.check()
     listed = remote.keys()
@@ -41,9 +41,9 @@ def fetch_planned(address: str | None, plan: Plan, artifacts: Artifacts, store: 
     wanted, damaged = _find_wanted(plan, store, remote, listed)
     outcome = pull(store, remote, wanted)
     for key in outcome.moved:
-        artifacts.count_taken(key)
-    write_json(artifacts.remote, {"address": address, "keys": sorted(listed - wanted.keys())}, durable=False)
-    return [f"{line}; it is not taken" for line in (*damaged, *outcome.refused)]
+        artifacts.count_arrival(key, "taken")
+    known = KnownRemote(address, tuple(sorted(listed - wanted.keys())))
+    return known, [f"{line}; it is not taken" for line in (*damaged, *outcome.refused)]
 
 
 def fetch_key(key: str, artifacts: Artifacts, store: Store) -> bool:
@@ -51,15 +51,12 @@ def fetch_key(key: str, artifacts: Artifacts, store: Store) -> bool:
 
     A remote that a job cannot reach, as on a node without network, is no error.
     """
-    try:
-        known = read_json(artifacts.remote)
-    except (*ABSENT, ValueError):
-        return False
-    candidates = [one for one in _candidates(store, key) if one in known["keys"]]
-    if not candidates:
+    known = read_remote(artifacts)
+    candidates = [] if known is None else [one for one in _candidates(store, key) if one in known.keys]
+    if known is None or not candidates:
         return False
     try:
-        remote = Remote.open(known["address"])
+        remote = Remote.open(known.address)
         manifests, damaged = read_manifests(remote, candidates)
         outcome = pull(store, remote, dict(list(manifests.items())[:1]), bar=False)
     except UserError as error:
@@ -67,8 +64,8 @@ def fetch_key(key: str, artifacts: Artifacts, store: Store) -> bool:
     for line in (*damaged, *(outcome.refused if outcome else ())):
         log.warning("%s; it is not taken", line)
     for moved in outcome.moved if outcome else ():
-        log.info("%s: taken from %s", moved, known["address"])
-        artifacts.count_taken(moved)
+        log.info("%s: taken from %s", moved, known.address)
+        artifacts.count_arrival(moved, "taken")
     return bool(outcome and outcome.moved)
 
 

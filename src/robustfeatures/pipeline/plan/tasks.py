@@ -65,6 +65,14 @@ class Task:
         return self.gpu if self.parts == 1 else 0
 
 
+@dataclass(frozen=True)
+class KnownRemote:
+    """The address of a remote, and the keys of the payloads that it had when the study was planned."""
+
+    address: str
+    keys: tuple[str, ...]
+
+
 def make_tasks(plan: Plan, config: Config, gpus: int) -> list[Task]:
     """The jobs of a plan, inputs first.
 
@@ -189,31 +197,42 @@ def _uses_gpu(recipe: Recipe, config: Config) -> bool:
     return recipe.stage.uses_torch
 
 
-def write_tasks(artifacts: Artifacts, tasks: Sequence[Task]) -> None:
-    """Write down the jobs of a plan. They stay as they are, whatever is planned beside a run.
+def write_tasks(artifacts: Artifacts, tasks: Sequence[Task], remote: KnownRemote | None = None) -> str:
+    """Write down the jobs of a plan, and what they know of the remote; returns the name of this plan.
 
-    The configuration says how many parts and which device a job has, and no name of a job shows that. So the file has
-    the digest of its content in its name, and `announce_tasks` tells the jobs of a run which one is theirs.
+    They stay as they are, whatever is planned beside a run. The configuration says how many parts and which device a
+    job has, and no name of a job shows that. So the file has the digest of its content in its name, and
+    `announce_tasks` tells the jobs of a run which one is theirs.
     """
-    path, record = artifacts.tasks(_name_plan(tasks)), _record(tasks)
+    record = {"tasks": {task.name: to_json(task) for task in tasks}, "remote": to_json(remote)}
+    name = digest(record)
+    path = artifacts.tasks(name)
     if holds_json(path, record):
         # It is the newest plan again.
         os.utime(path)
     else:
         write_json(path, record, durable=False)
+    return name
 
 
-def announce_tasks(artifacts: Artifacts, tasks: Sequence[Task]) -> None:
-    """Tell the processes that this one starts, on any machine, to read these tasks. `write_tasks` has written them."""
-    os.environ[artifacts.tasks_variable] = _name_plan(tasks)
+def announce_tasks(artifacts: Artifacts, plan: str) -> None:
+    """Tell the processes that this one starts, on any machine, to read the tasks that `write_tasks` wrote as `plan`."""
+    os.environ[artifacts.tasks_variable] = plan
 
 
-def _name_plan(tasks: Sequence[Task]) -> str:
-    return digest(_record(tasks))
+def _find_plans(artifacts: Artifacts) -> Sequence[Path]:
+    """The file of the plan whose run this process belongs to, or by hand those of all plans, the newest first."""
+    announced = artifacts.tasks(os.environ.get(artifacts.tasks_variable, ""))
+    return [announced] if announced.exists() else artifacts.newest_tasks()
 
 
-def _record(tasks: Sequence[Task]) -> dict[str, Any]:
-    return {task.name: to_json(task) for task in tasks}
+def read_remote(artifacts: Artifacts) -> KnownRemote | None:
+    """The remote of the run that this process belongs to, or by hand that of the newest plan; None without one."""
+    for path in _find_plans(artifacts)[:1]:
+        with suppress(*ABSENT, ValueError, TypeError, KeyError):
+            record = _read(path)["remote"]
+            return KnownRemote(record["address"], tuple(record["keys"]))
+    return None
 
 
 def read_task(artifacts: Artifacts, name: str) -> Task:
@@ -222,16 +241,17 @@ def read_task(artifacts: Artifacts, name: str) -> Task:
     Raises:
         UserError: no study that was unfolded here plans it.
     """
-    announced = artifacts.tasks(os.environ.get(artifacts.tasks_variable, ""))
-    for path in [announced] if announced.exists() else artifacts.newest_tasks():
+    for path in _find_plans(artifacts):
         with suppress(*ABSENT, ValueError, TypeError, KeyError):
-            record: Mapping[str, Any] = _read(path)[name]
+            record: Mapping[str, Any] = _read(path)["tasks"][name]
             return Task(**{**record, "artifacts": tuple(record["artifacts"]), "inputs": tuple(record["inputs"])})
     from robustfeatures.pipeline.plan.recipe import STAGES
 
     problem = "no study that was unfolded here plans this artifact"
     if artifacts.plan(name).exists() and name.partition("/")[0] not in STAGES:
         problem = "a table, figure, claims file or page; `robustfeatures view` makes it"
+    elif study := find_study_of(artifacts, name):
+        problem = f"the study {study} plans it; add `--config study={study}`"
     raise UserError(f"{artifacts.reference(name)}: {problem}")
 
 
@@ -241,8 +261,20 @@ def find_task_names(artifacts: Artifacts) -> dict[str, str]:
     for path in reversed(artifacts.newest_tasks()):
         # Damaged, or of an earlier version.
         with suppress(*ABSENT, ValueError, TypeError, KeyError, AttributeError):
-            found |= {artifact: name for name, task in _read(path).items() for artifact in task["artifacts"]}
+            tasks = _read(path)["tasks"]
+            found |= {artifact: name for name, task in tasks.items() for artifact in task["artifacts"]}
     return found
+
+
+def find_study_of(artifacts: Artifacts, artifact: str) -> str | None:
+    """The study of the newest plan that makes an artifact; older plans may name a study that is gone."""
+    for path in artifacts.newest_tasks():
+        # Damaged, or of an earlier version.
+        with suppress(*ABSENT, ValueError, TypeError, KeyError, AttributeError):
+            for name, task in _read(path)["tasks"].items():
+                if artifact in (name, *task["artifacts"]):
+                    return str(task["study"])
+    return None
 
 
 @cache

@@ -80,8 +80,8 @@ def _mark_page(page: str, experiment: str, study: str) -> str:
     if begin in page:
         return page
     notice = (
-        f"{begin}Outdated: the table and the figure of {escape(experiment)} were made again with other results than "
-        f"this page shows. To make it again: <code>snakemake --cores all --config study={escape(study)}</code></p>"
+        f"{begin}Outdated: the table and the figure of {escape(experiment)} were made again after a change, and this "
+        f"page was not. To make it again: <code>snakemake --cores all --config study={escape(study)}</code></p>"
     )
     return page.replace(NOTICES, f"{NOTICES}\n{notice}", 1)
 

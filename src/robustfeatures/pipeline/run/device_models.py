@@ -37,8 +37,8 @@ class DeviceModels:
             line = f"{part}: made on {name}, while other parts were made on {'; '.join(others)}"
             if not self.may_mix:
                 raise UserError(
-                    f"{line}; give all jobs the same model, set mix_gpu_models: true in config.yaml, or remove the "
-                    "parts with `robustfeatures gc --unfinished`"
+                    f"{line}; give all jobs the same model, set mix_gpu_models: true in config.yaml, or remove "
+                    f"{part.parent}"
                 )
             log.warning("%s, as mix_gpu_models allows", line)
         self._found.add(name)

@@ -169,6 +169,9 @@ def build_part(tracked: Path, share: Share, environment: Environment) -> None:
         UserError: as `build`.
     """
     artifacts, name = Artifacts.of(tracked)
+    stage = name.partition("/")[0]
+    if stage not in ("derived", "evaluation"):
+        raise UserError(f"{tracked}: the stage {stage} has no parts; leave out --part")
     kept: dict[str, list[str]] = {}
     task = read_task(artifacts, name)
     check_store(environment.store.root)
@@ -197,10 +200,13 @@ def _build(
             if store.manifest(key) is None:
                 contents = {role: found["content"] for role, found in inputs.items()}
                 same = task.copied_from.get(artifact)
-                if same is None or not copy_network(artifacts.find(same), record["identity"], contents, store, lease):
+                if same and copy_network(artifacts.find(same), record["identity"], contents, store, lease):
+                    artifacts.count_arrival(key, "copied")
+                else:
                     payloads = _find_payloads(store, inputs)
                     whole = Share(1, 1)
                     compute(artifact, record, payloads, key, whole, environment, lease, planned_device, patience)
+                    artifacts.count_arrival(key, "computed")
             discard(lease.scratch)
     else:
         log.info("%s: found in the store under %s", artifact, key)

@@ -72,27 +72,32 @@ def register(root: Path, references: Path, study: str, keys: Iterable[str], *, i
         write_json(place, asdict(checkout), durable=False)
         for note in notes:
             note.unlink(missing_ok=True)
-        _forget_earlier(same, token)
+        _forget_earlier((path for path, _ in same), place)
 
 
 def _find_same(root: Path, checkout: Checkout) -> Iterator[tuple[Path, Checkout]]:
-    """The lists of this study of this checkout, also of before its folder of references was removed, with the token."""
-    place = (checkout.path, checkout.host, checkout.user, checkout.study)
+    """The lists of this study of this checkout, with their files.
+
+    They include those of before its folder of references was removed, and those of before it was moved.
+    """
     for path in (root / FOLDER).glob("*.json"):
         # Someone else may have damaged theirs.
         with suppress(UserError, *ABSENT):
             found = _read(path)
-            if (found.path, found.host, found.user, found.study) == place:
+            same_place, same_token = found.path == checkout.path, found.token == checkout.token
+            if (found.host, found.user, found.study) == (checkout.host, checkout.user, checkout.study) and (
+                same_place or (same_token and not Path(found.path).exists())
+            ):
                 yield path, found
 
 
-def _forget_earlier(same: Iterable[tuple[Path, Checkout]], token: str) -> None:
-    """Remove the lists of one study of one checkout with another token.
+def _forget_earlier(lists: Iterable[Path], place: Path) -> None:
+    """Remove the earlier lists of one study of one checkout, whose list is at `place` now.
 
     Nobody else would, and its payloads would stay for ever. Other studies keep theirs until they are planned again.
     """
-    for path, found in same:
-        if found.token != token:
+    for path in lists:
+        if path != place:
             shutil.rmtree(path.with_suffix(""), ignore_errors=True)
             path.unlink(missing_ok=True)
 

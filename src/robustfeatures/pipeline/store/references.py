@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robustfeatures.errors import UserError, join_words
 from robustfeatures.files import ABSENT, hash_file, read_json, write_json
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH, digest
 from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.store.store import Store
+
+# How a payload came to the store. A copy is the network of a training with probes, for the one without.
+Arrival = Literal["computed", "copied", "taken"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Artifacts:
         return self.root / ".plan" / f"{artifact}.json"
 
     def tasks(self, plan: str) -> Path:
-        """The file with the jobs of a plan. `plan` is the digest of these jobs."""
+        """The file with the jobs of a plan. `plan` is the digest of what the file holds."""
         # As deep as `.plan/...`, so that no search for references finds it.
         return self.root / ".tasks" / "plans" / f"{plan}.json"
 
@@ -84,38 +87,34 @@ class Artifacts:
         except ABSENT:
             return 0
 
-    def forget_stops(self) -> None:
-        """Begin to count anew."""
-        shutil.rmtree(self.root / ".stops", ignore_errors=True)
+    def forget_stops(self, name: str, parts: int) -> None:
+        """Begin to count anew for a job and its parts."""
+        for part in (None, *range(1, parts + 1)):
+            self._stops(name, part).unlink(missing_ok=True)
 
     def _stops(self, name: str, part: int | str | None) -> Path:
         return self.root / ".stops" / (name if part is None else f"{name}-{part}")
 
-    def count_taken(self, key: str) -> None:
-        """Record that a payload came from the remote."""
+    def count_arrival(self, key: str, how: Arrival) -> None:
+        """Record that this checkout has just brought a payload to the store."""
         self.root.mkdir(parents=True, exist_ok=True)
-        with self._taken.open("a") as file:
-            file.write(f"{key}\n")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._arrivals.open("a") as file:
+            file.write(f"{now} {how} {key}\n")
 
-    def taken(self) -> set[str]:
-        """The keys of the payloads that came from the remote since the last plan."""
+    def arrivals(self, since: str) -> dict[str, str]:
+        """How payloads came to the store by this checkout, by key. `since` is a time in UTC, in ISO format."""
         try:
-            return set(self._taken.read_text().split())
+            lines = self._arrivals.read_text().splitlines()
         except ABSENT:
-            return set()
-
-    def forget_taken(self) -> None:
-        """Begin to count anew."""
-        self._taken.unlink(missing_ok=True)
-
-    @property
-    def _taken(self) -> Path:
-        return self.root / ".taken"
+            return {}
+        # A machine may have died while it wrote a line.
+        found = (line.split() for line in lines if line.count(" ") == 2)
+        return {key: how for moment, how, key in found if moment >= since}
 
     @property
-    def remote(self) -> Path:
-        """The file with the address of the remote, and the keys that it had when the study was planned."""
-        return self.root / ".remote.json"
+    def _arrivals(self) -> Path:
+        return self.root / ".arrivals"
 
     def benchmark(self, name: str) -> Path:
         """The benchmark file of a job. Snakemake compares its time as it does those of the job's outputs."""

@@ -268,6 +268,8 @@ def find_study(folder: Path, name: str, field: str = "config.yaml: study") -> Pa
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
+        if not folder.is_dir():
+            raise UserError(f"{folder}: there is no such folder, so no study; change to the folder of the workflow")
         known = suggest(name, (file.stem for file in folder.glob("*.yaml")))
         raise UserError(f"{field}: {name!r} is unknown{known}")
     return path
