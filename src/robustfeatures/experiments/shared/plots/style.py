@@ -77,7 +77,9 @@ def seed_deviation(values: Sequence[float]) -> float:
 def text_width(text: str, points: float = TEXT) -> float:
     """The width in inches of the longest line of the text."""
     lines = [line for line in text.split("\n") if line.strip()]
-    return max((TextPath((0, 0), line, size=points).get_extents().x1 / 72 for line in lines), default=0.0)
+    paths = [TextPath((0, 0), line, size=points) for line in lines]
+    # The outermost points of letters lie on their outlines. `get_extents`, which also looks between them, is slow.
+    return max((path.vertices[:, 0].max(initial=0.0) / 72 for path in paths), default=0.0)
 
 
 def wrap(text: str, inches: float, points: float = TEXT) -> str:
