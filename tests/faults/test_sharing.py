@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from robustfeatures.files import list_files
 from robustfeatures.pipeline.store import lease as leases
+from robustfeatures.pipeline.store.format import open_store
 from robustfeatures.pipeline.store.remote import Remote
 from robustfeatures.pipeline.store.store import Store
 from robustfeatures.pipeline.store.transfers import push
@@ -33,6 +35,7 @@ def make(root: Path, *, payloads: int, files: int = 1, size: int = 10_000) -> St
         key = f"{number:016x}"
         contents = {f"{file}.bin": random.Random(f"{number} {file}").randbytes(size) for file in range(files)}  # noqa: S311
         publish_files(store, key, contents, content=key)
+    open_store(root, expected=0)
     return store
 
 
@@ -70,7 +73,9 @@ def test_ten_kills(tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch)
         if process.poll() is None:
             process.kill()
             kills += 1
-        if process.wait() == 0:
+        said = process.communicate()[1]
+        assert process.returncode in (0, -signal.SIGKILL), said
+        if process.returncode == 0:
             completed += 1
             for folder in target.rglob("*/"):
                 folder.chmod(0o755)

@@ -128,8 +128,7 @@ def carlini_wagner(
 
     `images` (N, C, H, W) are in [0, 1], and `labels` (N,) are their classes. If the attack finds no adversarial example
     for an image, it returns the original image and an infinite distance. An image that is misclassified from the start
-    changes by rounding. The model runs in eval mode; afterwards its
-    mode is restored.
+    changes by rounding alone. The model runs in eval mode; afterwards its mode is restored.
 
     Raises:
         ValueError: `searches`, `steps`, `learning_rate` or `initial_constant` is not above 0.
