@@ -7,6 +7,7 @@ server's. Of this package the servers import nothing.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -143,6 +144,8 @@ def _serve(address: str, libraries: list[str]) -> None:
     for name in libraries:
         with suppress(ModuleNotFoundError):
             import_module(name)
+    # A collection in a child would look at all objects that are here, and so copy their pages.
+    gc.freeze()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()

@@ -15,6 +15,7 @@ from robustfeatures import attacks
 from robustfeatures.attacks import attack_representation, invert, pgd
 from robustfeatures.attacks.inversion import invert as invert_network
 from robustfeatures.attacks.representation_pgd import representation_pgd
+from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
 from robustfeatures.models.network import Network
 
@@ -122,16 +123,10 @@ def test_layers_that_are_refused(plain: Plain, pair: tuple[Tensor, Tensor]) -> N
     ],
 )
 def test_labels_that_are_refused(plain: Plain, pair: tuple[Tensor, Tensor], labels: Tensor, problem: str) -> None:
-    with pytest.raises(UserError, match=f"^labels: {problem}"):
-        pgd(plain, pair[0], labels, norm="l2", eps=0.5, step_size=0.1, steps=1)
-
-
-def test_radii_of_0_to_255_are_refused(plain: Plain, pair: tuple[Tensor, Tensor]) -> None:
-    ball = {"norm": "linf", "eps": 8, "step_size": 1, "steps": 2}
-    with pytest.raises(ValueError, match="a Linf radius is below 1"):
-        pgd(plain, pair[0], torch.arange(5), **ball)
-    with pytest.raises(ValueError, match="a Linf radius is below 1"):
-        attack_representation(plain, *pair, **ball)
+    own = Network(plain.body, plain.classify, 1)
+    for model in (plain, own, FrozenNetwork(own)):
+        with pytest.raises(UserError, match=f"^labels: {problem}"):
+            pgd(model, pair[0], labels, norm="l2", eps=0.5, step_size=0.1, steps=1)
 
 
 class Returns(nn.Module):

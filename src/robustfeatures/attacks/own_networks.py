@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from robustfeatures.attacks import inversion, projected_gradient_descent
 from robustfeatures.attacks.representation_pgd import representation_pgd
-from robustfeatures.attacks.settings import check_radii
 from robustfeatures.engine.eval_mode import freeze
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
@@ -107,6 +106,20 @@ def _on_copies(model: nn.Module, images: Tensor, name: str) -> nn.Module:
     return model if isinstance(model, (Network, FrozenNetwork)) else _OnCopies(model)
 
 
+def _count_classes(model: nn.Module, images: Tensor) -> int:
+    """The number of classes of a module, by its logits for these images.
+
+    Raises:
+        UserError: it gives none.
+    """
+    network = model.network if isinstance(model, FrozenNetwork) else model
+    if isinstance(network, Network):
+        # A compiled network would be compiled again for another number of images.
+        return network.head.out_features
+    with freeze(model), torch.no_grad():
+        return check_logits(model(images), images).shape[1]
+
+
 def _check_outcome(images: Tensor) -> Tensor:
     """The images of an attack, if they are numbers.
 
@@ -149,21 +162,18 @@ def pgd(
     Raises:
         UserError: the images are not float (N, C, H, W) in [0, 1], the labels are not one class for each image, the
             module gives no logits, or a gradient is no number.
-        ValueError: the norm is unknown, `eps`, `step_size` or `steps` is negative or NaN, or `eps` is 1 or more in the
-            norm "linf".
+        ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative or NaN.
     """
     check_pixels("images", images)
     if labels.is_floating_point():
         raise UserError(f"labels: type {str(labels.dtype).removeprefix('torch.')}; give integers")
     if labels.shape != images.shape[:1]:
         raise UserError(f"labels: shape {tuple(labels.shape)}, not ({len(images)},), one for each image")
-    check_radii({norm: eps})
     # Tensors of inference mode never have a gradient. Outside it their copies do.
     with torch.inference_mode(False):
         images, labels = images.clone(), labels.long().clone()
         network = _on_copies(model, images, "images")
-        with freeze(network), torch.no_grad():
-            check_labels(labels, check_logits(network(images[:1]), images[:1]).shape[1])
+        check_labels(labels, _count_classes(network, images[:1]))
         found = projected_gradient_descent.pgd(
             network,
             images,
@@ -231,11 +241,9 @@ def attack_representation(
     Raises:
         UserError: images are not float (N, C, H, W) in [0, 1], or not as many as the targets; the module has no such
             layer; or a gradient is no number.
-        ValueError: the norm is unknown, `eps`, `step_size` or `steps` is negative or NaN, or `eps` is 1 or more in the
-            norm "linf".
+        ValueError: the norm is unknown, or `eps`, `step_size` or `steps` is negative or NaN.
     """
     _check_pairs("images", images, targets)
-    check_radii({norm: eps})
     with torch.inference_mode(False):
         images, targets = images.clone(), targets.clone()
         represented = _on_copies(with_representation(extractor, representation, images[:1].clone()), images, "images")
