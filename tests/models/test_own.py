@@ -1,11 +1,10 @@
-"""Networks in files of one's own: how they are split, and what is refused."""
+"""Modules of one's own as networks: how they are split, and what is refused."""
 
 from __future__ import annotations
 
 import copy
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from robustfeatures.errors import UserError
 from robustfeatures.models import create
 from robustfeatures.models.network import Network
 from robustfeatures.models.own import to_network
-from robustfeatures.models.own_files import OwnFactory, check_own
 
 SHAPE = (3, 16, 16)
 IMAGES = torch.rand(4, *SHAPE, generator=torch.Generator().manual_seed(0))
@@ -378,42 +376,3 @@ def test_log_softmax_is_fine_with_a_named_layer() -> None:
     torch.manual_seed(0)
     module = LogSoftmax().eval()
     torch.testing.assert_close(converted(module, "classifier")(IMAGES), module(IMAGES))
-
-
-FILE = "from torch import nn\n\ndef net(*, num_classes, image_shape, width=4):\n    {}\n"
-
-
-def declared(folder: Path, body: str) -> None:
-    (folder / "mine.py").write_text(FILE.format(body))
-    check_own(OwnFactory("mine.py", "net"), folder, "architecture.name")
-
-
-@pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        ("raise ValueError('no\\nluck')", "mine.py:net raises ValueError: no$"),
-        ("return 3", "mine.py:net returns int, not a torch.nn.Module"),
-        ("return nn.Flatten(), nn.Flatten()", "mine.py:net returns Flatten in place of the name of a layer"),
-        ("return nn.Linear(3, depth)", "mine.py:net raises NameError: name 'depth' is not defined"),
-        ("pass\n\nimport nothing_of_this_name", r"mine.py raises ModuleNotFoundError: No module named"),
-    ],
-)
-def test_files_that_are_refused(tmp_path: Path, body: str, problem: str) -> None:
-    declared(tmp_path, body)
-    with pytest.raises(UserError, match=f"^architecture: .*{problem}"):
-        create("mine.py:net", num_classes=10, image_shape=SHAPE)
-
-
-def test_the_function_gets_the_width(tmp_path: Path) -> None:
-    body = "return nn.Sequential(nn.Flatten(), nn.Linear(768, width), nn.ReLU(), nn.Linear(width, num_classes)), '2'"
-    declared(tmp_path, body)
-    for width, components in ((None, 4), (9, 9)):
-        network = create("mine.py:net", num_classes=10, image_shape=SHAPE, width=width)
-        assert network.representation(IMAGES).shape == (4, components)
-
-
-def test_a_file_that_was_not_declared() -> None:
-    with pytest.raises(
-        UserError, match=r"absent\.py is not known here; give architecture='<folder>/absent\.py:<function>'"
-    ):
-        create("absent.py:net", num_classes=10, image_shape=SHAPE)

@@ -59,6 +59,9 @@ def build(
         raise UserError("--parts: give --part, too")
     if part is not None and (part > parts or parts == 1):
         raise UserError(f"--part: {part} of --parts {parts}; give at least 2 parts, and one of them")
+    stage = reference.parent.name
+    if part is not None and stage not in ("derived", "evaluation"):
+        raise UserError(f"{reference}: the stage {stage} has no parts; leave out --part")
     # The default would end the process at once. An error releases its locks first, so that no other job waits.
     signal.signal(signal.SIGTERM, stop)
     terminal = log is None and sys.stderr.isatty()

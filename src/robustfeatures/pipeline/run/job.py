@@ -169,9 +169,6 @@ def build_part(tracked: Path, share: Share, environment: Environment) -> None:
         UserError: as `build`.
     """
     artifacts, name = Artifacts.of(tracked)
-    stage = name.partition("/")[0]
-    if stage not in ("derived", "evaluation"):
-        raise UserError(f"{tracked}: the stage {stage} has no parts; leave out --part")
     kept: dict[str, list[str]] = {}
     task = read_task(artifacts, name)
     check_store(environment.store.root)
@@ -204,8 +201,7 @@ def _build(
                     artifacts.count_arrival(key, "copied")
                 else:
                     payloads = _find_payloads(store, inputs)
-                    whole = Share(1, 1)
-                    compute(artifact, record, payloads, key, whole, environment, lease, planned_device, patience)
+                    compute(artifact, record, payloads, key, Share(1, 1), environment, lease, planned_device, patience)
                     artifacts.count_arrival(key, "computed")
             discard(lease.scratch)
     else:
@@ -307,8 +303,7 @@ def compute(
     payloads = {role: input_.payload for role, input_ in inputs.items()}
     models = _open_device(stage, environment)
     scratch = store.scratch(key)
-    can_make = planned_device in (None, environment.device)
-    blocks = Blocks(store, key, share, models, can_make=can_make, patience=patience)
+    blocks = Blocks(store, key, share, models, can_make=planned_device in (None, environment.device), patience=patience)
     progress = Progress(record["stage"], record["label"], scratch / blocks.report, terminal=environment.terminal)
     job = Job(scratch, environment, payloads, blocks, progress, planned_device, own_files)
     folder = scratch
