@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from robustfeatures.attacks import l2
-from robustfeatures.errors import UserError
+from robustfeatures.errors import StoppedError, UserError
 from robustfeatures.pipeline.plan import identity, reach
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.tasks import make_tasks
@@ -89,6 +89,19 @@ def test_after_a_refactoring_nothing_is_computed(workplace: Workplace) -> None:
     assert workplace.store.payload_keys() == payloads
     assert list(workplace.store.root.glob(".partial/*/")) == []
     assert workplace.accept() == ["there is nothing to accept"]
+
+
+def test_a_stopped_check_accepts_nothing_and_promises_no_checkpoint(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: object) -> None:
+        raise StoppedError("model/x: stopped by SIGINT with a checkpoint saved; run again, and the training goes on")
+
+    workplace.refactor("engine/batches.py")
+    monkeypatch.setattr("robustfeatures.tools.accept.compute", stop)
+    with pytest.raises(StoppedError, match=r"^\w+/digits-\S+: stopped, and nothing was accepted; run again$"):
+        workplace.accept()
+    assert workplace.records() == []
 
 
 def test_the_record_says_what_was_compared_when_why_and_both_codes(workplace: Workplace) -> None:

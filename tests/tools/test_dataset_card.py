@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from robustfeatures.data.dataset import ImageDataset
+from robustfeatures.files import read_json, write_json
 from robustfeatures.pipeline.plan.tasks import make_tasks, write_tasks
 from robustfeatures.pipeline.study.config import Config
 from robustfeatures.tools.dataset_card import write_card
@@ -29,6 +30,22 @@ def test_the_command_names_the_study_of_the_newest_plan(tmp_path: Path) -> None:
     damaged.write_text("[1")
     write_card(tmp_path / "card.md", images, {"train": (2, 1)}, made.artifacts.reference(recipe.name), None, [])
     assert "--config study=now seeds_per_job=1" in (tmp_path / "card.md").read_text()
+
+
+def test_the_command_says_that_the_code_had_edits(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    recipe = made.plan.recipes[made.name("data/")]
+    made.make(recipe)
+    path, index = made.artifacts.reference(recipe.name), np.arange(2)
+    images = ImageDataset(np.zeros((2, 1, 4, 4), np.uint8), index, {"source_index": index}, ("a", "b"))
+    reference = read_json(path)
+    warning = "\n# The code that made it had edits that are not in this commit.\n"
+    for commit, edited in (("abc1234", False), ("abc1234-dirty", True)):
+        write_json(path, reference | {"built": reference["built"] | {"git_commit": commit}})
+        write_card(tmp_path / "card.md", images, {"train": (2, 1)}, path, None, [])
+        card = (tmp_path / "card.md").read_text()
+        assert "\ngit checkout abc1234\n" in card
+        assert (warning in card) == edited
 
 
 def test_damaged_rows_of_the_source_are_left_out(tmp_path: Path) -> None:
