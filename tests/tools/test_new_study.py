@@ -231,24 +231,23 @@ def test_nothing_is_overwritten_and_nothing_wrong_is_left(studies: Path, tmp_pat
     ):
         with pytest.raises(UserError, match=message):
             list(write_study(*arguments))
-    with pytest.raises(UserError, match="--like: at-odds-mnist has Linf radii"):
-        list(write_study("mine", folder, studies, like="at-odds-mnist"))
-    with pytest.raises(UserError, match=r"^--like: feature-averaging has other data sets, in other_data; choose"):
-        list(write_study("mine", folder, studies, like="feature-averaging"))
+    for like, message in (
+        ("at-odds-mnist", "at-odds-mnist has Linf radii"),
+        ("feature-averaging", "feature-averaging has other data sets, in other_data; choose"),
+        ("digits-full", "digits-full extends another study, .* choose digits$"),
+        # What these extend has other data sets, or Linf radii.
+        ("not-bugs-cifar10-cpu", "not-bugs-cifar10-cpu extends .*; choose digits or cifar10-mini$"),
+        ("at-odds-cifar10-cpu", "at-odds-cifar10-cpu extends .*; choose digits or cifar10-mini$"),
+        ("digit", r"'digit' is unknown \(did you mean 'digits'\?\)$"),
+    ):
+        with pytest.raises(UserError, match=f"^--like: {message}"):
+            list(write_study("mine", folder, studies, like=like))
     needy = (studies / "digits.yaml").read_text().replace("experiments:\n", "experiments:\n  X1: {}\n")
     (studies / "needy.yaml").write_text(needy)
     with pytest.raises(UserError, match=r"^--like: needy does not fit these images: (?!.*mine\.yaml)") as caught:
         list(write_study("mine", folder, studies, like="needy"))
     assert "X1" in str(caught.value)
     (studies / "needy.yaml").unlink()
-    with pytest.raises(UserError, match=r"--like: digits-full extends another study, .* choose digits$"):
-        list(write_study("mine", folder, studies, like="digits-full"))
-    # What they extend has other data sets, or Linf radii.
-    for like in ("not-bugs-cifar10-cpu", "at-odds-cifar10-cpu"):
-        with pytest.raises(UserError, match=rf"--like: {like} extends .*; choose digits or cifar10-mini$"):
-            list(write_study("mine", folder, studies, like=like))
-    with pytest.raises(UserError, match=r"^--like: 'digit' is unknown \(did you mean 'digits'\?\)$"):
-        list(write_study("mine", folder, studies, like="digit"))
     assert sorted(studies.iterdir()) == before
 
 
