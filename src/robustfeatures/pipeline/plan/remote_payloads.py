@@ -52,8 +52,10 @@ def fetch_key(key: str, artifacts: Artifacts, store: Store) -> bool:
     A remote that a job cannot reach, as on a node without network, is no error.
     """
     known = read_remote(artifacts)
-    candidates = [] if known is None else [one for one in _candidates(store, key) if one in known.keys]
-    if known is None or not candidates:
+    if known is None:
+        return False
+    candidates = [one for one in _candidates(store, key) if one in known.keys]
+    if not candidates:
         return False
     try:
         remote = Remote.open(known.address)
