@@ -355,5 +355,9 @@ def test_a_buffer_that_was_infinite_from_the_start_is_no_divergence() -> None:
 def test_a_last_batch_without_statistics_is_one_clear_line() -> None:
     network = create("resnet18", num_classes=2, image_shape=(1, 8, 8), width=4)
     settings = Training(epochs=1, batch_size=16, learning_rate=0.01, schedule="constant")
+    images, labels, steps = InMemory(torch.rand(33, 1, 8, 8)), torch.arange(33) % 2, []
+    before = {name: values.clone() for name, values in network.state_dict().items()}
     with pytest.raises(UserError, match=r"^training\.batch_size: an epoch ends with a batch of one image; choose ano"):
-        train(network, InMemory(torch.rand(33, 1, 8, 8)), torch.arange(33) % 2, settings, seed=0)
+        train(network, images, labels, settings, seed=0, progress=lambda done, total: steps.append(done))
+    assert steps == []
+    assert all(torch.equal(values, before[name]) for name, values in network.state_dict().items())

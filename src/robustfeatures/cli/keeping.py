@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,9 @@ from robustfeatures.cli.app import (
     read_configuration,
 )
 from robustfeatures.errors import UserError
+
+if TYPE_CHECKING:
+    from robustfeatures.pipeline.store.store import Store
 
 
 @app.command()
@@ -114,7 +118,6 @@ def gc(
     from robustfeatures.pipeline.plan.plan import unfold
     from robustfeatures.pipeline.store.format import check_store
     from robustfeatures.pipeline.store.references import Artifacts
-    from robustfeatures.pipeline.store.store import discard
     from robustfeatures.pipeline.study.study import find_study
     from robustfeatures.tools.gc import describe_payloads, find_unneeded, has_results, leftovers, studies_here
 
@@ -136,17 +139,26 @@ def gc(
         )
     except UserError as error:
         raise UserError(f"{error}; mend this study or remove its file, because gc must know what it needs") from error
-    said = "removed" if delete else "would remove"
     unneeded = find_unneeded(plans, artifacts, found, with_results=with_results)
     print_lines(f"{'not kept' if everyone else 'kept'}: {line}" for line in unneeded.kept())
     keys = unneeded.keys(everyone=everyone)
     payloads, total = describe_payloads(keys, artifacts, found)
+    _clear(found, keys, payloads, total, leftovers(found, unfinished=unfinished, everyone=everyone), delete=delete)
+
+
+def _clear(
+    store: Store, keys: Sequence[str], payloads: Mapping[str, str], total: str, folders: Sequence[Path], *, delete: bool
+) -> None:
+    """Print a line on each payload, on their `total`, and on each folder of leftovers; with `delete` remove them."""
+    from robustfeatures.pipeline.store.store import discard
+
+    said = "removed" if delete else "would remove"
     for key in keys:
         if delete:
-            found.remove(key)
+            store.remove(key)
         print_lines([f"{said} {payloads[key]}"])
     print_lines([f"{said} {total}"] if keys else [])
-    for folder in leftovers(found, unfinished=unfinished, everyone=everyone):
+    for folder in folders:
         if delete:
             discard(folder)
         left = delete and os.path.lexists(folder)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from robustfeatures.engine.compilation import compile_module
@@ -119,6 +120,7 @@ def train(
     layout = choose_layout(network, images.device)
     network.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks it
     network.train()
+    _check_last_batch(network, images, settings.batch_size)
     finite = [name for name, values in network.state_dict().items() if values.isfinite().all()]
     forward = compile_module(network) if compile else network
     optimiser = build_optimiser(settings, network.parameters())
@@ -140,13 +142,8 @@ def train(
     )
     for epoch in range(position.epoch, settings.epochs):
         mean_loss = run.epoch(position)
-        for probe in probes:
-            if probe.is_due(epoch + 1, settings.epochs):
-                values = probe.evaluate(network)
-                position.history += [
-                    HistoryRow(epoch + 1, probe.name, name, value, mean_loss, len(probe.images))
-                    for name, value in values.items()
-                ]
+        due = [probe for probe in probes if probe.is_due(epoch + 1, settings.epochs)]
+        position.history += [row for probe in due for row in _evaluate(probe, network, epoch + 1, mean_loss)]
         position = Position(epoch + 1, history=position.history)
         if checkpoints and checkpoints.is_due():
             checkpoints.save(_training_state(network, optimiser, position))
@@ -211,20 +208,34 @@ class _Run:
 
     def _step(self, batch: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
         """Do one step on images (n, C, H, W) and labels (n,); return the mean loss."""
-        try:
-            with autocast(self.images.device, self.precision):
-                loss = functional.cross_entropy(self.forward(convert_layout(batch, self.layout)), labels)
-        except ValueError as error:
-            if len(batch) > 1:
-                raise
-            raise UserError(
-                f"training.batch_size: an epoch ends with a batch of one image; choose another: {error}"
-            ) from error
+        with autocast(self.images.device, self.precision):
+            loss = functional.cross_entropy(self.forward(convert_layout(batch, self.layout)), labels)
         torch.autograd.backward(loss)
         self.optimiser.step(learning_rate)
         # Here, so that the gradients take no memory during the next attack and forward pass.
         self.optimiser.zero_grad()
         return loss.detach()
+
+
+def _check_last_batch(network: nn.Module, images: Batches, batch_size: int) -> None:
+    """Check that the network can train on one image, if epochs end with one: batch norm may have no variance then."""
+    if (len(images) - 1) % batch_size:
+        return
+    _, image = next(iter(images.batches(torch.zeros(1, dtype=torch.long), 1)))
+    # Copies, because batch norm counts what it sees.
+    weights = {name: values.clone() for name, values in network.state_dict().items()}
+    try:
+        with torch.no_grad():
+            functional_call(network, weights, (image,))
+    except ValueError as error:
+        raise UserError(
+            f"training.batch_size: an epoch ends with a batch of one image; choose another: {error}"
+        ) from error
+
+
+def _evaluate(probe: ProbeSet, network: nn.Module, epoch: int, mean_loss: float) -> list[HistoryRow]:
+    values = probe.evaluate(network)
+    return [HistoryRow(epoch, probe.name, name, value, mean_loss, len(probe.images)) for name, value in values.items()]
 
 
 def _check_weights(network: nn.Module, names: Iterable[str]) -> None:
