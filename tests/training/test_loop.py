@@ -361,3 +361,11 @@ def test_a_last_batch_without_statistics_is_one_clear_line() -> None:
         train(network, images, labels, settings, seed=0, progress=lambda done, total: steps.append(done))
     assert steps == []
     assert all(torch.equal(values, before[name]) for name, values in network.state_dict().items())
+
+
+def test_batch_norm_counts_the_steps_alone_where_it_can_train_on_one_image() -> None:
+    """Each image has 36 pixels after the convolution, so that one image has a variance."""
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(72, 2))
+    settings = Training(epochs=1, batch_size=16, learning_rate=0.01, schedule="constant")
+    train(network, InMemory(torch.rand(33, 1, 8, 8)), torch.arange(33) % 2, settings, seed=0)
+    assert network.state_dict()["1.num_batches_tracked"] == 3

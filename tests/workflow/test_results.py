@@ -20,6 +20,7 @@ from robustfeatures import load_model, open_dataset
 from robustfeatures.attacks import pgd
 from robustfeatures.engine.frozen_network import FrozenNetwork
 from robustfeatures.errors import UserError
+from robustfeatures.pipeline.store.acceptances import write_acceptance
 from tests.conftest import Workspace
 
 
@@ -257,7 +258,12 @@ def test_status_and_gc(built: Workspace) -> None:
     assert listed[1].startswith("would remove model/digits-on-D_det-pathway-2-probed-seed0-")
     assert listed[2].startswith("would remove 1 payload, ")
     assert built.payloads() == payloads
+    # An acceptance of the payload that goes is left over, and goes with it.
+    (named,) = [key for key in payloads if listed[1].endswith(f"/{key}")]
+    stands = {"another": {"kept": named, "content": "", "before": {}}}
+    accepted = write_acceptance(built.store, {"when": "2026-01-01", "stands": stands})
     built.command("gc", "--everyone", "--delete")
+    assert not accepted.exists()
     assert len(built.payloads()) == len(payloads) - 1
     # With another study configured, the one that has results here is kept.
     (built.folder / "other.yaml").write_text("study: digits\nstore: results/store\n")

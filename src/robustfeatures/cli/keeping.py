@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,9 +22,6 @@ from robustfeatures.cli.app import (
     read_configuration,
 )
 from robustfeatures.errors import UserError
-
-if TYPE_CHECKING:
-    from robustfeatures.pipeline.store.store import Store
 
 
 @app.command()
@@ -143,21 +140,21 @@ def gc(
     print_lines(f"{'not kept' if everyone else 'kept'}: {line}" for line in unneeded.kept())
     keys = unneeded.keys(everyone=everyone)
     payloads, total = describe_payloads(keys, artifacts, found)
-    _clear(found, keys, payloads, total, leftovers(found, unfinished=unfinished, everyone=everyone), delete=delete)
+    said = "removed" if delete else "would remove"
+    for key, payload in payloads.items():
+        if delete:
+            found.remove(key)
+        print_lines([f"{said} {payload}"])
+    print_lines([f"{said} {total}"] if payloads else [])
+    # What belonged to a payload that was removed is left over too.
+    _clear(leftovers(found, unfinished=unfinished, everyone=everyone), delete=delete)
 
 
-def _clear(
-    store: Store, keys: Sequence[str], payloads: Mapping[str, str], total: str, folders: Sequence[Path], *, delete: bool
-) -> None:
-    """Print a line on each payload, on their `total`, and on each folder of leftovers; with `delete` remove them."""
+def _clear(folders: Iterable[Path], *, delete: bool) -> None:
+    """Print a line on each folder; with `delete` remove it. Another user's stays."""
     from robustfeatures.pipeline.store.store import discard
 
     said = "removed" if delete else "would remove"
-    for key in keys:
-        if delete:
-            store.remove(key)
-        print_lines([f"{said} {payloads[key]}"])
-    print_lines([f"{said} {total}"] if keys else [])
     for folder in folders:
         if delete:
             discard(folder)
