@@ -18,6 +18,14 @@ SEEDS = (0, 1, 2)
 DOGS = 100 * 118 / 203
 
 NOTHING = pd.DataFrame()
+# What evaluations of ten equal classes have, where a test says nothing else.
+TEN_CLASSES = {"label_shift": 0, "classes": 10, "chance": 10.0}
+
+
+def complete(evaluations: pd.DataFrame) -> pd.DataFrame:
+    """The evaluations with the columns of `TEN_CLASSES`."""
+    lacking = {name: value for name, value in TEN_CLASSES.items() if name not in evaluations}
+    return evaluations.assign(**lacking) if len(evaluations) else evaluations
 
 
 def make_results(
@@ -28,7 +36,7 @@ def make_results(
     **found: Any,
 ) -> Results:
     """Results without rows, except those that are given."""
-    return Results(evaluations, histories, measurements, **{"payloads": {}, **found}, settings=settings)
+    return Results(complete(evaluations), histories, measurements, **{"payloads": {}, **found}, settings=settings)
 
 
 def verdicts(claims: Iterable[Claim]) -> list[str]:

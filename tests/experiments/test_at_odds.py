@@ -30,7 +30,7 @@ from robustfeatures.pipeline.study.config import Config
 from robustfeatures.pipeline.study.study import Study
 from robustfeatures.training.settings import Model
 from tests.conftest import REPOSITORY
-from tests.experiments.known_rows import SEEDS, jitter, make_results, verdicts, with_published
+from tests.experiments.known_rows import SEEDS, complete, jitter, make_results, verdicts, with_published
 
 STUDIES = REPOSITORY / "workflow" / "studies"
 NETWORKS = {"standard": 0.0, "l2": 0.2, "linf": 0.3}
@@ -226,7 +226,7 @@ def test_c3_sets_every_cell_of_table_4_beside_its_own(setting: str) -> None:
     assert [claim.bounds for claim in c3.claims(found) if "correlation" in claim.quantity] == [CORRELATIONS]
     assert len(c3.figure(found).axes[0].containers) >= 6
     few = evaluations[evaluations["eps_train"] == c3.round_eps(RADII[setting]["l2"][0])]
-    assert len(c3.claims(replace(found, evaluations=few))) == 3
+    assert len(c3.claims(replace(found, evaluations=complete(few)))) == 3
 
 
 def test_larger_values_are_lighter() -> None:

@@ -27,6 +27,7 @@ from robustfeatures.pipeline.study.validation import validate
 from robustfeatures.pipeline.study.yaml import read_yaml
 from robustfeatures.training.settings import Model
 from tests.conftest import REPOSITORY
+from tests.experiments.known_rows import complete
 
 STUDY = REPOSITORY / "workflow" / "studies" / "digits-full.yaml"
 EPS = 0.3
@@ -47,8 +48,13 @@ def d4_settings() -> d4.Settings:
     return d4.Settings(eps=EPS, pairs=(("1", "0"), ("0", "2")))
 
 
+def attacks_of(pieces: Pieces) -> list[Need]:
+    """The attacks of D4, without the evaluations of its victims."""
+    return [need for need in d4.needs(pieces, d4_settings()) if isinstance(need.recipe.parameters, Measurement)]
+
+
 def test_extractors_and_victims_are_trained_with_different_seeds(pieces: Pieces) -> None:
-    needs = d4.needs(pieces, d4_settings())
+    needs = attacks_of(pieces)
     assert [need.row for need in needs[:2]] == ["NRF-PGD", "RF-PGD"]
     extractors = [model_parameters(need.recipe.inputs["extractor"]) for need in needs]
     victims = [
@@ -64,8 +70,7 @@ def test_extractors_and_victims_are_trained_with_different_seeds(pieces: Pieces)
 
 
 def test_only_rf_pgd_has_an_adversarially_trained_extractor(pieces: Pieces) -> None:
-    for need in d4.needs(pieces, d4_settings()):
-        assert isinstance(need.recipe.parameters, Measurement)
+    for need in attacks_of(pieces):
         extractor = model_parameters(need.recipe.inputs["extractor"]).training
         assert (extractor.adversary is not None) == (need.row == "RF-PGD")
         assert model_parameters(need.recipe.inputs["victim-standard"]).training.adversary is None
@@ -74,7 +79,7 @@ def test_only_rf_pgd_has_an_adversarially_trained_extractor(pieces: Pieces) -> N
 
 def test_attacks_of_d4_are_on_test_images_with_steps_in_proportion_to_their_radius(pieces: Pieces) -> None:
     """A quarter of the radius, the default of `relative_step_size`."""
-    for need in d4.needs(pieces, d4_settings()):
+    for need in attacks_of(pieces):
         assert isinstance(need.recipe.parameters, Measurement)
         asked = need.recipe.parameters.settings
         assert (asked["split"], asked["eps"]) == ("test", EPS)
@@ -141,7 +146,7 @@ def d3_results(**changes: Any) -> Results:
     ]
     given: dict[str, Any] = {
         "histories": pd.DataFrame(histories),
-        "evaluations": pd.DataFrame(evaluations),
+        "evaluations": complete(pd.DataFrame(evaluations)),
         "measurements": pd.DataFrame(),
         "payloads": {},
         "settings": D3_SETTINGS,
@@ -177,6 +182,18 @@ def test_claims_of_feature_learning() -> None:
     assert [list(claim.values) for claim in d3.claims(d3_results())] == [[40.0, 40.0], [50.0, 50.0], [20.0, 20.0]]
 
 
+def clean_victims(adversarial: float = 80.0) -> pd.DataFrame:
+    """The clean accuracies of the victims, of both seeds."""
+    accuracies = {"standard": 90.0, "adversarial": adversarial}
+    return complete(
+        pd.DataFrame(
+            {"row": row, "seed": seed, "eps": 0.0, "accuracy": accuracy}
+            for seed in (0, 2)
+            for row, accuracy in accuracies.items()
+        )
+    )
+
+
 def d4_results(classes: str = "012", **changes: Any) -> Results:
     """On the standard network NRF-PGD succeeds with 40 + seed of 100 images of each pair, all else with 10."""
     rows = [
@@ -195,7 +212,7 @@ def d4_results(classes: str = "012", **changes: Any) -> Results:
     ]
     given: dict[str, Any] = {
         "histories": pd.DataFrame(),
-        "evaluations": pd.DataFrame(),
+        "evaluations": clean_victims(),
         "measurements": pd.DataFrame(rows),
         "payloads": {},
         "settings": d4_settings(),
@@ -282,6 +299,20 @@ def test_without_an_attack_that_succeeds_nothing_is_said_of_adversarial_training
     assert low.quantity.endswith("; not tested: NRF-PGD has 5 % on the standard one")
 
 
+def test_a_victim_that_has_learned_nothing_withstands_nothing() -> None:
+    """No attack changes the prediction of a constant, which one class of the test images gets right."""
+    claims = d4.claims(d4_results(evaluations=clean_victims(11.0)))
+    assert [claim.judge()["verdict"] for claim in claims[2:]] == ["not tested"] * 2
+    assert [list(claim.values) for claim in d4.claims(d4_results())[2:]] == [[15.0, 15.0]] * 2
+
+
+def test_a_constant_network_does_not_inhibit_non_robust_features() -> None:
+    rows = d3_results().evaluations
+    constant = rows["row"] == d3.ADVERSARIAL
+    found = d3.claims(d3_results(evaluations=rows.assign(accuracy=rows["accuracy"].mask(constant, 10.0))))
+    assert [claim.judge()["verdict"] for claim in found] == ["held", "not tested", "not tested"]
+
+
 def test_table_2_meets_the_claims_on_the_standard_network() -> None:
     """The printed cells of Appendix A.2. Those of the adversarially trained network are lost in the text.
 
@@ -329,7 +360,7 @@ def test_table_1_meets_every_claim(setting: str) -> None:
         for row, values in zip((d3.STANDARD, d3.ADVERSARIAL), PRINTED[setting], strict=True)
         for measure, value, measured in zip(measures, values, EVALUATED, strict=True)
     ]
-    claims = d3.claims(d3_results(evaluations=pd.DataFrame(cells).drop(columns="measure")))
+    claims = d3.claims(d3_results(evaluations=complete(pd.DataFrame(cells).drop(columns="measure"))))
     assert len(claims) == 3
     for claim in claims:
         assert claim.values[0] > claim.threshold, claim.sentence

@@ -103,6 +103,16 @@ def test_c7_is_as_sure_as_its_test_images() -> None:
         assert clean.judge()["verdict"] == expected
 
 
+def test_c7_without_weak_pixels_nothing_is_said_of_their_weights() -> None:
+    """No pixel has a correlation below eps, so no share of the weights could be on such a pixel."""
+    rows = linear_rows()
+    rows.loc[rows["quantity"] == "correlation", "value"] = 0.5
+    claims = c7.claims(make_results(LINEAR, measurements=rows))
+    on_weak = [claim for claim in claims if "correlation is below eps" in f"{claim.sentence} {claim.quantity}"]
+    assert len(on_weak) == 4
+    assert verdicts(on_weak) == ["not tested"] * 4
+
+
 def test_c7_chooses_the_pixels_on_training_images() -> None:
     """Where both pixels are best on training images, the claims on few pixels compare them with themselves."""
     rows = linear_rows()

@@ -134,7 +134,9 @@ def two_pathways() -> Results:
         cell = cell[cell["weight_decay"] == decay].assign(row=row, probe=lambda found: found["test_set"].map(names))
         rows = pd.concat([rows, cell[["row", "probe", "accuracy", "seed"]]], ignore_index=True)
     rows = rows.assign(pathway=rows["row"], variant="", epoch=120, network="itself", images=1)
-    return make_results(b1.Settings(pathway_1="one", pathway_2="two"), histories=rows)
+    tested = rows[(rows["row"] == b1.PATHWAY_2) & rows["probe"].isin(names.values())]
+    tested = tested.assign(label_shift=(tested["probe"] == "robust").astype(int), eps=0.0)
+    return make_results(b1.Settings(pathway_1="one", pathway_2="two"), tested, histories=rows)
 
 
 def grid_of_hyperparameters() -> Results:
@@ -315,6 +317,44 @@ def test_every_experiment_with_claims_is_covered_or_listed_with_a_reason() -> No
     covered = {case.experiment for case in CASES}
     assert not covered & set(NO_NUMBERS)
     assert covered | set(NO_NUMBERS) == with_claims
+
+
+def make_constant(case: Case, row: str = "") -> list[Claim]:
+    """The claims that change if the networks of these evaluations, or those of `row`, give every image one class."""
+    rows = case.results.evaluations
+    constant = (rows["row"] == row) | (row == "")
+    accuracy = rows["accuracy"].mask(constant, rows["chance"])
+    changed = case._replace(results=replace(case.results, evaluations=rows.assign(accuracy=accuracy)))
+    pairs = zip(claims_of(case), claims_of(changed), strict=True)
+    return [after for before, after in pairs if list(before.values) != list(after.values)]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if len(case.results.evaluations)], ids=lambda case: case.name)
+def test_constant_networks_meet_no_claim(case: Case) -> None:
+    claims = make_constant(case)
+    assert claims
+    assert [text_of(claim) for claim in claims if is_covered(claim) and min(claim.values) > claim.threshold] == []
+
+
+@pytest.mark.parametrize(
+    ("experiment", "row", "words"),
+    [
+        ("A1", "standard", ("D_R gives more robustness than on D", "good standard accuracy")),
+        ("A1", "D_R-images", ("D_R gives more robustness",)),
+        ("A11", "D", ("D_R gives more robustness than on D", "good standard accuracy")),
+        ("A11", "D_R-images", ("D_R gives more robustness",)),
+        ("C2", "L22.5", ("falls with the strength", "steady")),
+        ("C3", "robust", ("has better accuracy on clean images than robust",)),
+        ("C3", "half-half", ("too lowers accuracy",)),
+        ("D3", "adversarial training", ("inhibits",)),
+    ],
+)
+def test_one_constant_network_does_not_meet_the_claims_on_it(experiment: str, row: str, words: tuple[str, ...]) -> None:
+    case = next(case for case in CASES if case.experiment == experiment)
+    for part in words:
+        concerned = [claim for claim in make_constant(case, row) if part in claim.sentence]
+        assert concerned, part
+        assert [text_of(claim) for claim in concerned if is_covered(claim)] == []
 
 
 def test_a_claim_fails_on_numbers_that_say_the_opposite() -> None:

@@ -332,7 +332,7 @@ def test_c8_shows_the_bound_that_the_paper_names(results: dict[str, Results]) ->
     make = load_experiment("C8").table
     assert make is not None
     table = make(results["C8"])
-    bounds = table[table["source"] == "bound of Theorem 2.1"].set_index("classifier")["accuracy"]
+    bounds = table[table["source"] == "bound of Theorem 2.1 for p 0.95"].set_index("classifier")["accuracy"]
     assert bounds.to_dict() == {"any of standard accuracy 99 %": 19.0, "any of standard accuracy 96 %": 76.0}
     x1 = select_by_seed(results["C8"].measurements, value="robust", classifier="mixture", parameter=0.0)
     assert list(x1) == pytest.approx([0.95, 0.95])

@@ -66,9 +66,8 @@ def test_b1_measures_where_curves_turn() -> None:
     assert table["pathway 2", "robust"] == 16
     assert table["pathway 2", b1.CORRELATION] == 30
     assert table.isna().sum() == 6
-    *pathways, with_fall, with_level = b1.claims(given)
-    # On pathway 2 robust accuracy is 80 % and non-robust 3 %: nine tenths and more.
-    assert verdicts(pathways) == ["held"] * 9
+    *pathways, with_fall, with_level = b1.measured_claims(given)
+    assert verdicts(pathways) == ["held"] * 8
     fitted = pathways[3]
     assert "close to 100 %" in fitted.sentence
     assert list(fitted.values) == pytest.approx([2.0, 2.1, 2.2])
@@ -84,7 +83,7 @@ def test_b1_pathways_start_in_the_first_quarter_of_the_epochs() -> None:
     lead = np.where(rows["epoch"] <= 10, 30.0, -30.0)
     sign = rows["probe"].map({"robust": 1.0, "non-robust": -1.0})
     rows["accuracy"] = (50.0 + sign * lead).fillna(rows["accuracy"])
-    claims = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    claims = b1.measured_claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
     starts = [list(claim.values) for claim in claims if "starts by learning robust features" in claim.sentence]
     assert starts == [pytest.approx([60.0] * 3)] * 2
 
@@ -98,7 +97,7 @@ def test_b1_curves_that_rise_to_the_end_have_not_turned(noise: float, epochs: in
     rising = rows["probe"].isin(["robust", b1.CORRELATION])
     drawn = np.random.default_rng(0).normal(0, noise, rising.sum())
     rows.loc[rising, "accuracy"] = 2.0 * rows.loc[rising, "epoch"] + drawn
-    *_, with_fall, with_level = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    *_, with_fall, with_level = b1.measured_claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
     assert verdicts([with_fall, with_level]) == ["not tested"] * 2
 
 
@@ -109,30 +108,79 @@ def test_b1_one_curve_that_has_not_turned_is_far_from_one_that_turned_long_befor
     second = rows["pathway"] == b1.PATHWAY_2
     rows.loc[second & (rows["probe"] == "robust"), "accuracy"] = 2.0 * rows["epoch"].clip(upper=level)
     rows.loc[second & (rows["probe"] == b1.CORRELATION), "accuracy"] = 2.0 * rows["epoch"]
-    *_, with_level = b1.claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    *_, with_level = b1.measured_claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
     assert verdicts([with_level]) == [verdict]
     if verdict == "contradicted":
         assert list(with_level.values) == pytest.approx([10 - 40.0] * 3)
 
 
 def test_b1_repeats_its_sentences_in_each_variant() -> None:
-    """In a second variant pathway 2 also learns non-robust features, and pathway 1 fits little."""
+    """In a second variant pathway 1 fits little."""
     other = curves().assign(variant=", resnet18", row=lambda rows: rows["row"] + ", resnet18")
     other.loc[(other["probe"] == "validation") & (other["pathway"] == b1.PATHWAY_1), "accuracy"] -= 10
-    other.loc[(other["probe"] == "non-robust") & (other["pathway"] == b1.PATHWAY_2), "accuracy"] += 10
     settings = b1.Settings(
         pathway_1="a",
         pathway_2="b",
         window=1,
         also=(b1.Variant(pathway_1="a", pathway_2="b", architecture="resnet18"),),
     )
-    claims = b1.claims(results(settings, pd.concat([curves(), other], ignore_index=True)))
+    claims = b1.measured_claims(results(settings, pd.concat([curves(), other], ignore_index=True)))
     own = [claim.sentence for claim in claims if not claim.setting]
     repeated = {claim.sentence: claim.judge()["verdict"] for claim in claims if claim.setting == "resnet18"}
     assert list(repeated) == own[: len(repeated)]
     # Figure 1 alone: where pathway 1 ends, and the correlations.
     assert len(own) - len(repeated) == 3
-    assert [sentence for sentence, verdict in repeated.items() if verdict != "held"] == [own[3], own[4]]
+    assert [sentence for sentence, verdict in repeated.items() if verdict != "held"] == [own[3]]
+
+
+def of_pathway_2(robust: float, nonrobust: float, variant: str = "", classes: int = 10) -> pd.DataFrame:
+    """The accuracies on D_shift and on D after pathway 2, a little different in every seed."""
+    return pd.DataFrame(
+        {"row": b1.PATHWAY_2 + variant, "pathway": b1.PATHWAY_2, "variant": variant, "seed": seed, "eps": 0.0}
+        | {"label_shift": shift, "accuracy": accuracy + 0.01 * seed, "classes": classes}
+        for seed in SEEDS
+        for shift, accuracy in ((0, nonrobust), (1, robust))
+    )
+
+
+@pytest.mark.parametrize(
+    ("robust", "nonrobust", "classes", "verdict"),
+    [
+        # The ends of Figure 1.
+        (80.7, 2.6, 10, "held"),
+        # A network that has robust features alone, with 43 % and with 90 % of them, and its counterpart.
+        (43.0, 57 / 9, 10, "held"),
+        (90.0, 10 / 3, 4, "held"),
+        (57 / 9, 43.0, 10, "contradicted"),
+        # Nine tenths of each kind: above what the other kind alone gives there are 24.4 and 13.3 points.
+        (30.0, 20.0, 10, "contradicted"),
+        (90.0, 10.0, 2, "not tested"),
+    ],
+)
+def test_b1_counts_robust_features_above_what_the_others_give(
+    robust: float, nonrobust: float, classes: int, verdict: str
+) -> None:
+    settings = b1.Settings(pathway_1="a", pathway_2="b")
+    (claim,) = b1.claims(results(settings, evaluations=of_pathway_2(robust, nonrobust, classes=classes)))
+    assert verdicts([claim]) == [verdict]
+
+
+def test_b1_judges_pathway_2_of_each_variant() -> None:
+    also = b1.Variant(pathway_1="a", pathway_2="b", architecture="resnet18")
+    settings = b1.Settings(pathway_1="a", pathway_2="b", also=(also,))
+    rows = pd.concat([of_pathway_2(80.7, 2.6), of_pathway_2(80.7, 40.0, also.suffix)])
+    claims = b1.claims(results(settings, evaluations=rows))
+    assert [(claim.setting, *verdicts([claim])) for claim in claims] == [("", "held"), ("resnet18", "contradicted")]
+
+
+def test_b1_a_fall_of_a_hundredth_is_not_sharp() -> None:
+    rows = curves()
+    robust = (rows["pathway"] == b1.PATHWAY_1) & (rows["probe"] == "robust")
+    rows.loc[robust, "accuracy"] = np.where(rows.loc[robust, "epoch"] < 12, 40.0, 39.99)
+    given = results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows)
+    *_, with_fall, _ = b1.measured_claims(given)
+    assert verdicts([with_fall]) == ["not tested"]
+    assert np.isnan(b1.table(given).set_index(["row", "probe"])["turning_epoch"]["pathway 1", "robust"])
 
 
 def test_b1_refuses_two_variants_of_one_name() -> None:
@@ -154,7 +202,13 @@ def test_b1_probes_one_model_per_variant_and_pathway() -> None:
             b1.Variant(pathway_1="pathway-1-cinic", pathway_2="pathway-2", data="CINIC-10", architecture="resnet18"),
         ),
     )
-    needs = b1.needs(pieces, settings)
+    found = b1.needs(pieces, settings)
+    needs = [need for need in found if isinstance(need.recipe.parameters, Model)]
+    tested = [need for need in found if need not in needs]
+    assert [(need.row, need.recipe.inputs["model"]) for need in tested] == [
+        (need.row, need.recipe) for need in needs if need.columns["pathway"] == b1.PATHWAY_2
+    ]
+    assert [need.recipe.inputs["data"] for need in tested] == [pieces.data(), pieces.data("CINIC-10")]
     assert [need.row for need in needs] == [
         "pathway 1",
         "pathway 2",
@@ -193,14 +247,24 @@ def test_b2_chooses_by_validation_and_keeps_every_cell() -> None:
     assert list(nothing.values) == pytest.approx([10 - 30, 89 / 9 - 31, 88 / 9 - 32])
 
 
-@pytest.mark.parametrize(("on_d", "verdict"), [(4.0, "held"), (14.9, "contradicted")])
-def test_b2_robust_features_leave_less_than_chance_for_d(on_d: float, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("on_d", "on_d_shift", "verdict"),
+    [
+        (4.0, 60.0, "held"),
+        (14.9, 60.0, "contradicted"),
+        # What the network has learned are non-robust features.
+        (60.0, 4.0, "contradicted"),
+        # It has learned nothing.
+        (10.0, 10.0, "not tested"),
+    ],
+)
+def test_b2_robust_features_leave_less_than_chance_for_d(on_d: float, on_d_shift: float, verdict: str) -> None:
     """Robust features answer 60 % of D_shift; 4.4 % are left for each other class, and the paper has 2.6 to 4.2 %."""
     rows = grid_rows(
         {
             b2.SELECTION: lambda decay, seed: 50.0,
             "D": lambda decay, seed: on_d + seed / 100,
-            "D_shift": lambda decay, seed: 60.0,
+            "D_shift": lambda decay, seed: on_d_shift,
         },
         rows=tuple(b2.SETS),
     )

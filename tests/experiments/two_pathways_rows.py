@@ -10,6 +10,7 @@ import pandas as pd
 from robustfeatures.experiments import b2_transferring_examples as b2
 from robustfeatures.experiments.experiment import Results
 from tests.conftest import REPOSITORY
+from tests.experiments.known_rows import complete
 
 SEEDS = (0, 1, 2)
 STUDIES = REPOSITORY / "workflow" / "studies"
@@ -18,7 +19,7 @@ STUDIES = REPOSITORY / "workflow" / "studies"
 def results(settings: Any, histories: pd.DataFrame | None = None, evaluations: pd.DataFrame | None = None) -> Results:
     nothing = pd.DataFrame()
     return Results(
-        evaluations=nothing if evaluations is None else evaluations,
+        evaluations=nothing if evaluations is None else complete(evaluations),
         histories=nothing if histories is None else histories,
         measurements=nothing,
         payloads={},

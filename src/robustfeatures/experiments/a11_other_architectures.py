@@ -16,7 +16,7 @@ from robustfeatures.experiments.a1_robust_and_nonrobust_sets import choose_eps
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_search import Search, search_needs, select_best_cells
-from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
+from robustfeatures.experiments.shared.summaries import add_published, keep_learned, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.parameters import Distinct, Name
 
@@ -108,26 +108,27 @@ def _compare(rows: pd.DataFrame) -> list[tuple[str, str, pd.Series]]:
     eps = choose_eps(rows)
     clean, robust = ({row: select_by_seed(rows, row=row, eps=at) for row in ("D", *DERIVED_SETS)} for at in (0.0, eps))
     of_robust = f"robust accuracy at eps {eps:g}"
+    both = rows[rows["row"].isin(["D", "D_R-images"])]
     return [
         (
             "standard training on D_R gives more robustness than on D",
             f"{of_robust}: D_R-images minus D",
-            robust["D_R-images"] - robust["D"],
+            keep_learned(robust["D_R-images"] - robust["D"], both, eps=0.0),
         ),
         (
             "standard training on D_R gives more robustness than on D_NR",
             f"{of_robust}: D_R-images minus D_NR-images",
-            robust["D_R-images"] - robust["D_NR-images"],
+            keep_learned(robust["D_R-images"] - robust["D_NR-images"], both, eps=0.0),
         ),
         (
             "training on D_R attains good standard accuracy (four fifths of D's)",
             "clean accuracy: D_R-images minus four fifths of D",
-            clean["D_R-images"] - 0.8 * clean["D"],
+            keep_learned(clean["D_R-images"] - 0.8 * clean["D"], rows, row="D", eps=0.0),
         ),
         (
             "training on D_NR leads to good standard accuracy (nine tenths of D's)",
             "clean accuracy: D_NR-images minus nine tenths of D",
-            clean["D_NR-images"] - 0.9 * clean["D"],
+            keep_learned(clean["D_NR-images"] - 0.9 * clean["D"], rows, row="D", eps=0.0),
         ),
         (
             "training on D_NR yields almost no robustness (a tenth of its accuracy on clean images)",

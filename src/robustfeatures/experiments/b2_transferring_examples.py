@@ -13,7 +13,7 @@ from robustfeatures.engine.settings import Strict
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_rows import TEST_SETS, name_test_sets, varied_fields
-from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
+from robustfeatures.experiments.shared.summaries import add_published, keep_learned, select_by_seed, summarise_seeds
 from robustfeatures.pipeline.plan.pieces import DOWNSTREAM_SEED, Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 
@@ -121,6 +121,10 @@ def claims(results: Results) -> list[Claim]:
 
     yes, no = SETS
     classes = rows["classes"].iloc[0]
+    tested = rows[(rows["row"] == no) & (rows["test_set"] != SELECTION)]
+    # A network that has learned something has learned it for D or for D_shift.
+    better = tested.loc[tested.groupby("seed")["accuracy"].idxmax()]
+    of_others = (100 - on(no, "D_shift")) / (classes - 1) - on(no, "D")
     return [
         Claim(
             "A model trained on the examples that transfer generalises to D rather than to D_shift",
@@ -145,7 +149,7 @@ def claims(results: Results) -> list[Claim]:
             "as the mean of all classes but the next, within 5 points)",
             "two-pathways-2021, Section 3, Claim 1",
             "not transferring: mean share of all classes but the next, minus accuracy on D",
-            list((100 - on(no, "D_shift")) / (classes - 1) - on(no, "D")) if classes > 2 else [],
+            keep_learned(of_others, better) if classes > 2 else [],
             -5.0,
         ),
     ]

@@ -16,7 +16,7 @@ from robustfeatures.experiments.shared.at_odds import (
     training_name,
 )
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
+from robustfeatures.experiments.shared.summaries import add_published, keep_learned, summarise_seeds
 from robustfeatures.experiments.shared.units import CORRELATIONS
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -76,19 +76,20 @@ def claims(results: Results) -> list[Claim]:
     for norm in rows["norm"].unique():
         wide = rows[rows["norm"] == norm].pivot_table(index="seed", columns="eps_train", values="accuracy")
         largest = wide.columns.max()
+        correlations = wide.apply(lambda each: rank_correlation(list(each.index), list(each)), axis=1)
         found += [
             Claim(
                 "Accuracy on clean images falls with the strength of the adversary of training",
                 SOURCE,
                 f"accuracy: eps_train 0 minus {largest:g}",
-                wide[0.0] - wide[largest],
+                keep_learned(wide[0.0] - wide[largest], rows, norm=norm),
                 setting=norm,
             ),
             Claim(
                 "The decline of accuracy on clean images is steady (rank correlation beyond one half)",
                 SOURCE,
                 "minus Spearman's rank correlation of eps_train and accuracy",
-                [-rank_correlation(list(wide.columns), accuracies) for accuracies in wide.to_numpy().tolist()],
+                keep_learned(-correlations, rows, norm=norm),
                 STEADY,
                 setting=norm,
                 of_images=False,

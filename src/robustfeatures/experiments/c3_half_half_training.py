@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from robustfeatures.experiments.experiment import Experiment, Need, Results
@@ -16,7 +17,7 @@ from robustfeatures.experiments.shared.at_odds import (
     round_eps,
 )
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
+from robustfeatures.experiments.shared.summaries import add_published, keep_learned, summarise_seeds
 from robustfeatures.experiments.shared.units import CORRELATIONS
 from robustfeatures.pipeline.plan.pieces import Pieces
 
@@ -97,26 +98,27 @@ def claims(results: Results) -> list[Claim]:
     found = _claims_on_proportion(rows)
     for norm in rows["norm"].unique():
         wide = rows[rows["norm"] == norm].groupby(["seed", "row", "under"])["accuracy"].mean().unstack(["row", "under"])
+        learned = partial(keep_learned, rows=rows, norm=norm, under="no attack")
         found += [
             Claim(
                 "Half-half training has better accuracy on clean images than robust training",
                 SOURCE,
                 "clean accuracy: half-half minus robust, mean over eps_train",
-                wide["half-half", "no attack"] - wide["robust", "no attack"],
+                learned(wide["half-half", "no attack"] - wide["robust", "no attack"]),
                 setting=norm,
             ),
             Claim(
                 "Half-half training has less robust accuracy than robust training",
                 SOURCE,
                 "accuracy under attack: robust minus half-half, mean over eps_train",
-                wide["robust", "attack"] - wide["half-half", "attack"],
+                learned(wide["robust", "attack"] - wide["half-half", "attack"]),
                 setting=norm,
             ),
             Claim(
                 "Half-half training too lowers accuracy on clean images",
                 SOURCE,
                 "clean accuracy: standard minus half-half, mean over eps_train",
-                wide[STANDARD, "no attack"] - wide["half-half", "no attack"],
+                learned(wide[STANDARD, "no attack"] - wide["half-half", "no attack"]),
                 setting=norm,
             ),
         ]
@@ -125,6 +127,8 @@ def claims(results: Results) -> list[Claim]:
 
 def _claims_on_proportion(rows: pd.DataFrame) -> list[Claim]:
     """A claim on what half-half training gains and loses, if there are enough radii for a trend."""
+    import pandas as pd
+
     from robustfeatures.experiments.shared.sweeps import rank_correlation
 
     wide = rows.pivot_table(index=["seed", "norm", "eps_train"], columns=["row", "under"], values="accuracy")
@@ -132,12 +136,13 @@ def _claims_on_proportion(rows: pd.DataFrame) -> list[Claim]:
     lost = wide["robust", "attack"] - wide["half-half", "attack"]
     if gained.groupby("seed").size().min() < FEWEST_RADII:
         return []
+    found = {seed: rank_correlation(list(part), list(lost[part.index])) for seed, part in gained.groupby("seed")}
     return [
         Claim(
             "What half-half training gains on clean images it loses under attack, roughly in proportion",
             SOURCE,
             "Spearman's rank correlation of gain and loss over norms and radii",
-            [rank_correlation(list(part), list(lost[part.index])) for _, part in gained.groupby("seed")],
+            keep_learned(pd.Series(found), rows, under="no attack"),
             of_images=False,
             bounds=CORRELATIONS,
         )

@@ -354,7 +354,10 @@ def _claims_on_few_pixels(results: Results, attack: str) -> list[Claim]:
 
 
 def _weak_share(results: Results, training: str, solver: str) -> pd.Series | float:
-    """Per seed the share (percent) of |w|_1 on pixels whose correlation is below eps; exact solutions as above."""
+    """Per seed the share (percent) of |w|_1 on pixels whose correlation is below eps; exact solutions as above.
+
+    NaN if there is no such pixel, or all weights are 0.
+    """
     rows = results.measurements
     correlation = _values_per_pixel(results, "correlation")
     weak = correlation.index[correlation < results.settings.eps]
@@ -362,7 +365,7 @@ def _weak_share(results: Results, training: str, solver: str) -> pd.Series | flo
     weights = weights.assign(size=weights["value"].abs())
     sizes = weights.groupby("seed")["size"].sum()
     weak_sizes = weights[weights["pixel"].isin(weak)].groupby("seed")["size"].sum()
-    found = percent(weak_sizes / sizes).fillna(0.0)
+    found = percent(weak_sizes / sizes.where(sizes > 0))
     return float(found.iloc[0]) if solver == EXACT else found
 
 

@@ -35,7 +35,7 @@ class Claim:
         control: whether the sentence is a check of ours, which no paper prints. Controls are counted apart.
         of_images: whether the values are shares of images, or differences of these, in points. A rank correlation over
             trainings is not: trainings differ by more than their test images, so one seed does not test it.
-        images: the number of these images, where measurements tell it. Evaluations always do.
+        images: the number of these images, where it is not that of the rows of the results.
         bounds: the least and the largest value that there can be (see `units`). The interval stays within.
         over_architectures: the interval of the value over architectures, for a claim that compares these. It is NaN
             where they are too few.
@@ -58,7 +58,7 @@ class Claim:
 
         The interval is over seeds (Student's t), or that `over_architectures`. A claim with one value has none over
         seeds; it is judged by `over_images`, the interval over test images (see `resampling`), if that is given and
-        the claim is one `of_images`. `images` is the number of images of the smallest split that was evaluated.
+        the claim is one `of_images`. `images` is the number of images of the smallest split or probe.
 
         Where all seeds have the same value, the interval over them has no width, although other images could give other
         values. If the number of images is known, both ends move outwards by `unseen_share`.

@@ -20,6 +20,8 @@ ACCURACY = ("accuracy",)
 FEWEST_CLUSTERS = 5
 # Values closer than this share of their range belong to one cluster.
 ONE_CLUSTER = 0.1
+# A network has learned something if its accuracy is at least this share of the way from chance to 100 %.
+LEARNED = 0.1
 # Columns of printed rows that need not be among those of a table.
 UNMATCHED = ("eps", "setting")
 
@@ -91,6 +93,17 @@ def select_by_seed(rows: pd.DataFrame, *, value: str = "accuracy", **where: obje
 def above_chance(rows: pd.DataFrame, **where: object) -> pd.Series:
     """Accuracy minus chance (percentage points) of the evaluations that match all of `where`, indexed by seed."""
     return select_by_seed(rows, value="accuracy", **where) - select_by_seed(rows, value="chance", **where)
+
+
+def keep_learned(values: pd.Series, rows: pd.DataFrame, **where: object) -> pd.Series:
+    """`values` by seed, without a value (NaN) in seeds where a network has learned nothing.
+
+    The networks are those of the evaluations on unchanged images that match all of `where`. A training that fails often
+    ends at a network that gives every image one class. No attack changes that, and it has no features.
+    """
+    accuracy, chance = (select_by_seed(rows, value=value, **where) for value in ("accuracy", "chance"))
+    failed = accuracy.index[accuracy - chance < LEARNED * (100 - chance)]
+    return values.mask(values.index.isin(failed))
 
 
 @dataclass(frozen=True)

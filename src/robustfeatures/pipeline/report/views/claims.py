@@ -45,15 +45,14 @@ def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
 
     If a gate of the study failed, the rows have their values, but no intervals, and no claim is tested.
     """
-    rows = []
+    rows, fewest = [], _count_images(results)
     for function in filter(None, (experiment.claims, experiment.measured_claims)):
         claims = function(results)
         intervals: Sequence[Interval | None] = [None] * len(claims)
         if can_resample(function, results):
             intervals = intervals_over_images(function, results)
-        total = int(results.evaluations["total"].min()) if len(results.evaluations) else None
         rows += [
-            {"experiment": experiment.id, **claim.judge(interval, total)}
+            {"experiment": experiment.id, **claim.judge(interval, fewest)}
             for claim, interval in zip(claims, intervals, strict=True)
         ]
     if results.failed_gates:
@@ -61,3 +60,12 @@ def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
         reason = describe_failures(results.failed_gates)
         rows = [{**row, **untested, "quantity": f"{row['quantity']}; {reason}"} for row in rows]
     return rows
+
+
+def _count_images(results: Results) -> int | None:
+    """The fewest images that a row of the results counts; None if no row counts images."""
+    counted = ((results.evaluations, "total"), (results.histories, "images"), (results.measurements, "total"))
+    # A row of a measurement that is no share of images counts none.
+    return min(
+        (int(count) for rows, name in counted if name in rows for count in rows[name] if count > 0), default=None
+    )
