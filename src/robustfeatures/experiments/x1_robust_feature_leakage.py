@@ -1,8 +1,8 @@
 """X1: the share of D_rand's accuracy that may come from leaked robust features.
 
 A control after Goh (2019), "Robust Feature Leakage" (distill.pub, doi 10.23915/distill.00019.2). The method is in
-`robustfeatures.measurements.leakage`. Goh finds 23.5 % of 88 % accuracy through linear features of D_rand, and no
-evidence of leakage into D_det.
+`robustfeatures.measurements.leakage`. Goh trains a linear model on the robust linear features of D_rand. It
+reaches 23.5 % accuracy on CIFAR-10, and the network 88 %. For D_det he finds no evidence of leakage.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """X4: the accuracies of A1 and A2 with their spread over seeds and the 95 % interval of their mean.
 
-So has every table of several seeds. Here they show which differences between the main rows of the first paper exceed
-the spread over seeds.
+Every table of several seeds has these intervals. Here they show which differences between the main rows of the first
+paper are larger than the spread over seeds.
 """
 
 from __future__ import annotations
