@@ -165,6 +165,6 @@ EXPERIMENT = Experiment(
         "Non-robust learning is that on images which a separate standard reference network represents nearly like "
         "those of the test split. For robust learning the reference network is adversarially trained. Lines are means "
         "over seeds, bands standard deviations. The marks at the last epoch are the accuracy of trained networks under "
-        "{attack}."
+        "{attack}. The text of the paper lacks its radius, so published robust accuracies may be at another one."
     ),
 )

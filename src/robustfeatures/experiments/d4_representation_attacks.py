@@ -220,6 +220,6 @@ EXPERIMENT = Experiment(
         "Share of test images of each class that a network classifies as the target class after an attack. The "
         "attack moves the representation of an image towards that of a random test image of the target class. The "
         "representation is that of a separate network, standard (NRF-PGD) or adversarially trained (RF-PGD). Means "
-        "over seeds."
+        "over seeds. The text of the paper lacks its radius, so published numbers may be at another one."
     ),
 )
