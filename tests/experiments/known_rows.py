@@ -9,6 +9,7 @@ import pandas as pd
 
 from robustfeatures.experiments.experiment import Experiment, Results
 from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.summaries import has_learned
 from robustfeatures.pipeline.report.building import read_published
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.yaml import read_yaml
@@ -23,9 +24,12 @@ TEN_CLASSES = {"label_shift": 0, "classes": 10, "chance": 10.0}
 
 
 def complete(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """The evaluations with the columns of `TEN_CLASSES`."""
+    """The evaluations with the columns of `TEN_CLASSES`, and whether the networks have learned something."""
+    if not len(evaluations):
+        return evaluations
     lacking = {name: value for name, value in TEN_CLASSES.items() if name not in evaluations}
-    return evaluations.assign(**lacking) if len(evaluations) else evaluations
+    found = evaluations.assign(**lacking)
+    return found.assign(learned=has_learned(found["accuracy"], found["chance"]))
 
 
 def make_results(

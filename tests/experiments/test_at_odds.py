@@ -96,6 +96,30 @@ def test_c1_measures_where_robust_training_stops_helping(payload: Callable[..., 
     ]
 
 
+@pytest.mark.parametrize(
+    ("constant", "verdict"),
+    [
+        ((c1.WHOLE, 0.5), ["held", "not tested", "not tested"]),
+        ((1, 0.0), ["not tested", "held", "not tested"]),
+        # On a number of images that no sentence is about.
+        ((2, 0.5), ["held"] * 3),
+    ],
+)
+def test_c1_compares_networks_that_learned_something(
+    payload: Callable[..., Path], constant: tuple[int | str, float], verdict: list[str]
+) -> None:
+    settings = c1.Settings(eps={"l2": (0.5,)}, sizes=(c1.Size(samples=1, epochs=9), c1.Size(samples=2, epochs=9)))
+    accuracy = {(c1.WHOLE, 0.0): 90.0, (c1.WHOLE, 0.5): 88.0, (1, 0.0): 50.0, (1, 0.5): 54.0, (2, 0.0): 70.0}
+    accuracy |= {(2, 0.5): 72.0, constant: 10.0}
+    rows = [
+        clean(f"{eps} {samples}", seed, value + jitter(seed) * eps, norm="L2", eps_train=eps, samples=samples)
+        for (samples, eps), value in accuracy.items()
+        for seed in SEEDS
+    ]
+    found = make_results(settings, evaluations=pd.DataFrame(rows), payloads={("D", 0): payload("D", "train")})
+    assert verdicts(c1.claims(found)) == verdict
+
+
 def transferred(seed: int, *, examples: int, noise: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Of 70 images that both networks get right, the examples that fool both. Without noise the second has 80 %."""
     counts = {"images": 100, "both_right": 70, "fooled": 50, "transferred": examples}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from robustfeatures.experiments.experiment import Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
 from robustfeatures.pipeline.report.building import read_published
+from robustfeatures.pipeline.report.views.claims import judge
 from robustfeatures.pipeline.study.parameters import Measurement
 from robustfeatures.pipeline.study.study import Study, read_study
 from robustfeatures.pipeline.study.validation import validate
@@ -300,16 +300,23 @@ def test_without_an_attack_that_succeeds_nothing_is_said_of_adversarial_training
 
 
 def test_a_victim_that_has_learned_nothing_withstands_nothing() -> None:
-    """No attack changes the prediction of a constant, which one class of the test images gets right."""
-    claims = d4.claims(d4_results(evaluations=clean_victims(11.0)))
-    assert [claim.judge()["verdict"] for claim in claims[2:]] == ["not tested"] * 2
+    """No attack changes the prediction of a constant. The network that RF-PGD takes features from is trained alike."""
+    high, *others = d4.claims(d4_results(evaluations=clean_victims(11.0)))
+    assert list(high.values) == [40.0, 42.0]
+    assert [claim.judge()["verdict"] for claim in others] == ["not tested"] * 3
     assert [list(claim.values) for claim in d4.claims(d4_results())[2:]] == [[15.0, 15.0]] * 2
+
+
+def test_shares_of_attacks_are_of_the_images_of_all_named_pairs() -> None:
+    """Two pairs of 100 images: equal seeds leave 1 - 0.025^(1/200) to other images, 1.8 points."""
+    *_, low = judge(load_experiment("D4"), d4_results())
+    assert (low["low"], low["high"]) == (13.17, 16.83)
 
 
 def test_a_constant_network_does_not_inhibit_non_robust_features() -> None:
     rows = d3_results().evaluations
     constant = rows["row"] == d3.ADVERSARIAL
-    found = d3.claims(d3_results(evaluations=rows.assign(accuracy=rows["accuracy"].mask(constant, 10.0))))
+    found = d3.claims(d3_results(evaluations=complete(rows.assign(accuracy=rows["accuracy"].mask(constant, 10.0)))))
     assert [claim.judge()["verdict"] for claim in found] == ["held", "not tested", "not tested"]
 
 
@@ -378,17 +385,4 @@ def test_small_studies_name_the_setting_that_they_are_reduced_from(name: str, se
     study = validate(Study, read_yaml(path))
     assert (study.published_setting, study.reduced) == (setting, True)
     assert study.training["adversarial"].adversary is not None
-    assert study.training["standard"].adversary is None
-
-
-@pytest.mark.parametrize("name", ["mnist", "cifar10", "svhn"])
-def test_full_studies_invert_and_attack_as_far_as_the_paper_says(name: str) -> None:
-    path: Path = REPOSITORY / "workflow" / "studies" / f"feature-learning-{name}.yaml"
-    study = read_study(path)
-    assert study.robustness is not None
-    adversary = study.training["adversarial"].adversary
-    assert adversary is not None
-    assert adversary.norm == "linf"
-    assert study.robustness.eps == (adversary.eps,)
-    assert study.experiments["D3"]["eps"] == adversary.eps
     assert study.training["standard"].adversary is None

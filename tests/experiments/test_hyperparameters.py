@@ -72,6 +72,19 @@ def test_b3_does_not_judge_a_transition_that_does_not_happen() -> None:
     assert "crossing" not in str([text.get_text() for text in b3.figure(given).legends[0].get_texts()])
 
 
+def test_b3_networks_that_learned_nothing_are_on_no_pathway() -> None:
+    """With most decay the network is constant: 10 % on D are more than 2 %, and 10 % on both are no crossing."""
+    d, d_shift = {0.0: 2.0, 1e-3: 3.0, 2e-3: 4.0, 3e-3: 10.0}, {0.0: 80.0, 1e-3: 79.0, 2e-3: 78.0, 3e-3: 10.0}
+    rows = grid_rows({"D": lambda decay, seed: d[decay], "D_shift": lambda decay, seed: d_shift[decay]})
+    pathway_2, pathway_1, sharp = b3.claims(results(b3.Settings(grid="any"), evaluations=rows))
+    assert verdicts([pathway_2, pathway_1, sharp]) == ["held", "not tested", "not tested"]
+    none = b3.claims(results(b3.Settings(grid="any"), evaluations=rows.assign(accuracy=10.0)))
+    assert verdicts(none) == ["not tested"] * 3
+    d[3e-3] = 60.0
+    rows = grid_rows({"D": lambda decay, seed: d[decay], "D_shift": lambda decay, seed: d_shift[decay]})
+    assert verdicts(b3.claims(results(b3.Settings(grid="any"), evaluations=rows)))[1:] == ["held", "held"]
+
+
 @pytest.mark.parametrize("fields", [{"weight_decay"}, {"weight_decay", "learning_rate", "augmentation", "batch_size"}])
 def test_another_grid_than_table_5_is_not_compared_with_it(fields: set[str]) -> None:
     published = read_published(b3.EXPERIMENT, "CIFAR-10")

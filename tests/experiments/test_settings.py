@@ -162,3 +162,16 @@ def test_x4_has_the_starts_of_a1_and_the_seeds_of_both(study: Study) -> None:
     of_a1 = {"standard", "adversarial", "D_NR-images", "D_R-images"}
     assert {row for row, seed in rows if seed == 0} == {*of_a1, *a2.DERIVED_SETS}
     assert {row for row, seed in rows if seed == 1} == {"standard", *a2.DERIVED_SETS}
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "svhn"])
+def test_full_studies_of_feature_learning_attack_as_far_as_the_paper_says(name: str) -> None:
+    path = REPOSITORY / "workflow" / "studies" / f"feature-learning-{name}.yaml"
+    study = read_study(path)
+    assert study.robustness is not None
+    adversary = study.training["adversarial"].adversary
+    assert adversary is not None
+    assert adversary.norm == "linf"
+    assert study.robustness.eps == (adversary.eps,)
+    assert study.experiments["D3"]["eps"] == adversary.eps
+    assert study.training["standard"].adversary is None

@@ -108,32 +108,35 @@ def _compare(rows: pd.DataFrame) -> list[tuple[str, str, pd.Series]]:
     eps = choose_eps(rows)
     clean, robust = ({row: select_by_seed(rows, row=row, eps=at) for row in ("D", *DERIVED_SETS)} for at in (0.0, eps))
     of_robust = f"robust accuracy at eps {eps:g}"
-    both = rows[rows["row"].isin(["D", "D_R-images"])]
+
+    def learned(values: pd.Series, *trained_on: str) -> pd.Series:
+        return keep_learned(values, rows[rows["row"].isin(["D", *trained_on])], eps=0.0)
+
     return [
         (
             "standard training on D_R gives more robustness than on D",
             f"{of_robust}: D_R-images minus D",
-            keep_learned(robust["D_R-images"] - robust["D"], both, eps=0.0),
+            learned(robust["D_R-images"] - robust["D"], "D_R-images"),
         ),
         (
             "standard training on D_R gives more robustness than on D_NR",
             f"{of_robust}: D_R-images minus D_NR-images",
-            keep_learned(robust["D_R-images"] - robust["D_NR-images"], both, eps=0.0),
+            learned(robust["D_R-images"] - robust["D_NR-images"], *DERIVED_SETS),
         ),
         (
             "training on D_R attains good standard accuracy (four fifths of D's)",
             "clean accuracy: D_R-images minus four fifths of D",
-            keep_learned(clean["D_R-images"] - 0.8 * clean["D"], rows, row="D", eps=0.0),
+            learned(clean["D_R-images"] - 0.8 * clean["D"]),
         ),
         (
             "training on D_NR leads to good standard accuracy (nine tenths of D's)",
             "clean accuracy: D_NR-images minus nine tenths of D",
-            keep_learned(clean["D_NR-images"] - 0.9 * clean["D"], rows, row="D", eps=0.0),
+            learned(clean["D_NR-images"] - 0.9 * clean["D"]),
         ),
         (
             "training on D_NR yields almost no robustness (a tenth of its accuracy on clean images)",
             f"D_NR-images: a tenth of clean accuracy minus {of_robust}",
-            0.1 * clean["D_NR-images"] - robust["D_NR-images"],
+            learned(0.1 * clean["D_NR-images"] - robust["D_NR-images"], "D_NR-images"),
         ),
     ]
 

@@ -104,7 +104,12 @@ def _claims_on_robustness(results: Results) -> list[Claim]:
             sentence,
             SECTION,
             f"{at}: {more.format(start)} minus {less.format(start)}",
-            _keep_learned(robust(more.format(start)) - robust(less.format(start)), results, more.format(start)),
+            _keep_learned(
+                robust(more.format(start)) - robust(less.format(start)),
+                results,
+                more.format(start),
+                less.format(start),
+            ),
             setting=f"from {start}",
         )
         for sentence, more, less in compared
@@ -114,7 +119,9 @@ def _claims_on_robustness(results: Results) -> list[Claim]:
             "Training on D_NR yields almost no robustness (0.82 and 1.50 of 87.68 and 45.60: taken as a tenth)",
             SECTION,
             f"D_NR-{start}: a tenth of clean accuracy minus {at}",
-            0.1 * _clean_accuracy(results, f"D_NR-{start}") - robust(f"D_NR-{start}"),
+            _keep_learned(
+                0.1 * _clean_accuracy(results, f"D_NR-{start}") - robust(f"D_NR-{start}"), results, f"D_NR-{start}"
+            ),
             setting=f"from {start}",
         )
         for start in results.settings.starts

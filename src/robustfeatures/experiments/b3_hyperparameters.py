@@ -68,10 +68,15 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def compute_gaps(results: Results) -> pd.DataFrame:
-    """The varied fields, seed, D and D_shift (percent), and `gap`, their difference; one line per cell and seed."""
+    """The varied fields, seed, D and D_shift (percent), and `gap`, their difference; one line per cell and seed.
+
+    `learned` tells whether the network has learned D or D_shift.
+    """
     rows = name_test_sets(results.evaluations)
-    wide = rows.pivot_table(index=[*varied_fields(rows), "seed"], columns="test_set", values="accuracy", sort=False)
-    return wide.assign(gap=wide["D"] - wide["D_shift"]).reset_index()
+    by = [*varied_fields(rows), "seed"]
+    wide = rows.pivot_table(index=by, columns="test_set", values="accuracy", sort=False)
+    learned = rows.groupby(by, sort=False)["learned"].any()
+    return wide.assign(gap=wide["D"] - wide["D_shift"], learned=learned).reset_index()
 
 
 def select_series(results: Results) -> pd.DataFrame:
@@ -110,11 +115,11 @@ def _name_cell(fields: list[str], values: tuple[object, ...]) -> str:
 
 
 def fit_transitions(line: pd.DataFrame) -> list[Transition]:
-    """For each seed, where the gap crosses zero along the weight decay."""
+    """For each seed, where the gap crosses zero along the weight decay, among networks that have learned something."""
     from robustfeatures.experiments.shared.turning_points import fit_transition
 
-    curves = line.pivot_table(index="seed", columns=DECAY, values="gap")
-    return [fit_transition(curves.columns.to_numpy(dtype=float), curve) for curve in curves.to_numpy()]
+    curves = (curve[curve["learned"]] for _, curve in line.groupby("seed"))
+    return [fit_transition(curve[DECAY], curve["gap"]) for curve in curves]
 
 
 def find_crossing(turns: Sequence[Transition]) -> tuple[float, float, float]:
@@ -142,15 +147,15 @@ def claims(results: Results) -> list[Claim]:
         if cross
         else "not tested: in a seed the two do not cross"
     )
-    learned = line.pivot_table(index="seed", columns=DECAY, values="D")
-    decays = learned.columns.to_numpy(dtype=float)
+    on_d = line.assign(D=line["D"].where(line["learned"])).pivot(index="seed", columns=DECAY, values="D")
+    decays = on_d.columns.to_numpy(dtype=float)
     return [
         *_unregularised_claims(results),
         Claim(
             "With weight decay a network takes pathway 1: it learns non-robust features too",
             SECTION,
             f"accuracy on D: weight decay {decays[-1]:g} minus weight decay {decays[0]:g}",
-            learned.iloc[:, -1] - learned.iloc[:, 0],
+            on_d.iloc[:, -1] - on_d.iloc[:, 0],
         ),
         Claim(
             "The transition is sharp (the middle half of it is taken within half the weight decay at which they cross)",
@@ -180,7 +185,7 @@ def _unregularised_claims(results: Results) -> list[Claim]:
             "(taken as nine tenths)",
             TABLE,
             ROBUST_SHARE,
-            margin_over_nine_tenths(cell["D_shift"], cell["D"], classes),
+            margin_over_nine_tenths(cell["D_shift"], cell["D"], classes).where(cell["learned"]),
             setting=name,
         )
         for name, cell in cells or [("", rows)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from robustfeatures.experiments.experiment import Experiment, Need, Results
@@ -97,32 +96,38 @@ def claims(results: Results) -> list[Claim]:
     rows = _name_attacks(results)
     found = _claims_on_proportion(rows)
     for norm in rows["norm"].unique():
-        wide = rows[rows["norm"] == norm].groupby(["seed", "row", "under"])["accuracy"].mean().unstack(["row", "under"])
-        learned = partial(keep_learned, rows=rows, norm=norm, under="no attack")
+        of_norm = rows[rows["norm"] == norm]
         found += [
             Claim(
                 "Half-half training has better accuracy on clean images than robust training",
                 SOURCE,
                 "clean accuracy: half-half minus robust, mean over eps_train",
-                learned(wide["half-half", "no attack"] - wide["robust", "no attack"]),
+                _compare(of_norm, "half-half", "robust", "no attack"),
                 setting=norm,
             ),
             Claim(
                 "Half-half training has less robust accuracy than robust training",
                 SOURCE,
                 "accuracy under attack: robust minus half-half, mean over eps_train",
-                learned(wide["robust", "attack"] - wide["half-half", "attack"]),
+                _compare(of_norm, "robust", "half-half", "attack"),
                 setting=norm,
             ),
             Claim(
                 "Half-half training too lowers accuracy on clean images",
                 SOURCE,
                 "clean accuracy: standard minus half-half, mean over eps_train",
-                learned(wide[STANDARD, "no attack"] - wide["half-half", "no attack"]),
+                _compare(of_norm, STANDARD, "half-half", "no attack"),
                 setting=norm,
             ),
         ]
     return found
+
+
+def _compare(rows: pd.DataFrame, more: str, less: str, under: str) -> pd.Series:
+    """By seed, the accuracy of training `more` minus that of `less`, mean over eps_train."""
+    rows = rows[rows["row"].isin([more, less])]
+    means = rows[rows["under"] == under].groupby(["seed", "row"])["accuracy"].mean().unstack("row")
+    return keep_learned(means[more] - means[less], rows, under="no attack")
 
 
 def _claims_on_proportion(rows: pd.DataFrame) -> list[Claim]:

@@ -292,6 +292,7 @@ def _claims_on_table_5(results: Results, attack: str) -> list[Claim]:
             "reduction of the l1 norm (%)",
             [percent(each) for each in _list(1 - robust(NO_ATTACK, "l1_norm") / standard(NO_ATTACK, "l1_norm"))],
             setting=SETTINGS[attack],
+            of_images=False,
         ),
     ]
 
@@ -307,6 +308,7 @@ def _claims_on_weak_pixels(results: Results, attack: str) -> list[Claim]:
             "share of |w|_1 on pixels whose correlation is below eps (%): standard minus adversarial",
             _list(standard - robust),
             setting=SETTINGS[attack],
+            of_images=False,
         ),
         Claim(
             "The robust classifier gives no weight to pixels whose correlation is below a threshold, dictated by eps",
@@ -314,6 +316,7 @@ def _claims_on_weak_pixels(results: Results, attack: str) -> list[Claim]:
             "1 minus the share (%) of |w|_1 on pixels whose correlation is below eps",
             _list(1 - robust),
             setting=SETTINGS[attack],
+            of_images=False,
         ),
     ]
 

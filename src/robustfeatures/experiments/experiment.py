@@ -41,7 +41,8 @@ class Results:
     """The measured rows of an experiment's needs, and its settings.
 
     evaluations: columns row, seed, metric, label_shift, eps, classes; accuracy (percent): the share of images that
-        withstand all attacks; chance (percent): the share of the most frequent class among the images.
+        withstand all attacks; chance (percent): the share of the most frequent class among the images; learned: whether
+        the accuracy says that the network has learned something (see `has_learned`).
     attacks: the same columns and attack, for eps above 0: the accuracy under this attack and those before it.
     diagnostics: columns row, seed, label_shift, eps, attack, diagnostic, count, total (see `masking`).
     histories: columns row, seed, epoch, probe, network ("itself", or one that the probe shows the same examples),

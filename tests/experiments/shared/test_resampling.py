@@ -16,7 +16,7 @@ from robustfeatures.experiments.catalogue import load_experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.resampling import ImageOutcomes, can_resample, intervals_over_images
-from robustfeatures.experiments.shared.summaries import select_by_seed
+from robustfeatures.experiments.shared.summaries import has_learned, keep_learned, select_by_seed
 from robustfeatures.pipeline.report.views.claims import judge
 
 IMAGES = 800
@@ -70,6 +70,22 @@ def test_networks_on_the_same_images_are_paired(tmp_path: Path) -> None:
     assert single == pytest.approx(
         (100 * share - HALF * deviation, 100 * share + HALF * deviation), abs=NEAR * deviation
     )
+
+
+def test_resamples_do_not_decide_whether_a_network_has_learned(tmp_path: Path) -> None:
+    """At 20 % some resamples are below a tenth of the way from chance to 100 %, which is 19 %."""
+
+    def learned(results: Results) -> list[Claim]:
+        accuracy = select_by_seed(results.evaluations, row="a", eps=0.5)
+        return [Claim("a", "p", "a", keep_learned(accuracy, results.evaluations, row="a", eps=0.5))]
+
+    given = make_results(tmp_path, {"a": np.arange(IMAGES) < 0.2 * IMAGES})
+    accuracy, chance = given.evaluations["accuracy"], pd.Series([10.0])
+    rows = given.evaluations.assign(learned=has_learned(accuracy, chance))
+    ((low, high),) = intervals_over_images(learned, replace(given, evaluations=rows))
+    assert low < 19 < 20 < high
+    failed = replace(given, evaluations=rows.assign(learned=has_learned(accuracy - 1.01, chance)))
+    assert np.isnan(intervals_over_images(learned, failed)).all()
 
 
 def test_networks_on_different_images_are_not(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ AFTER_LAST_EPOCH = 1_000_000
 # D, and D relabelled by t(y) = (y + 1) mod C, by the label shift.
 TEST_SETS = {0: "D", 1: "D_shift"}
 COUNTS = {"correct", "total", "classes", "most_frequent"}
-EVALUATED = {"row", "seed", "metric", "label_shift", "eps", "accuracy", "chance", *COUNTS}
+EVALUATED = {"row", "seed", "metric", "label_shift", "eps", "accuracy", "chance", "learned", *COUNTS}
 ADDED = {"split", "test_set", "chosen"}
 
 

@@ -95,15 +95,28 @@ def above_chance(rows: pd.DataFrame, **where: object) -> pd.Series:
     return select_by_seed(rows, value="accuracy", **where) - select_by_seed(rows, value="chance", **where)
 
 
+def has_learned(accuracy: pd.Series, chance: pd.Series) -> pd.Series:
+    """Whether a network with this accuracy on unchanged images (percent) has learned something (see `LEARNED`)."""
+    return accuracy - chance >= LEARNED * (100 - chance)
+
+
 def keep_learned(values: pd.Series, rows: pd.DataFrame, **where: object) -> pd.Series:
     """`values` by seed, without a value (NaN) in seeds where a network has learned nothing.
 
     The networks are those of the evaluations on unchanged images that match all of `where`. A training that fails often
     ends at a network that gives every image one class. No attack changes that, and it has no features.
     """
-    accuracy, chance = (select_by_seed(rows, value=value, **where) for value in ("accuracy", "chance"))
-    failed = accuracy.index[accuracy - chance < LEARNED * (100 - chance)]
-    return values.mask(values.index.isin(failed))
+    learned = select_by_seed(rows, value="learned", **where)
+    return values.mask(values.index.isin(learned.index[~learned.astype(bool)]))
+
+
+def keep_if_any_learned(values: pd.Series, rows: pd.DataFrame) -> pd.Series:
+    """`values` by seed, without a value in seeds where a network has learned none of the test sets of `rows`.
+
+    A network that is trained on D_det may learn D or D relabelled.
+    """
+    learned = rows.groupby("seed")["learned"].any()
+    return values.mask(values.index.isin(learned.index[~learned]))
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,11 @@ def fit_transition(x: ArrayLike, y: ArrayLike) -> Transition:
     """The transition of values y at sorted x, after isotonic regression (least squares among all rising curves).
 
     The curve is linear between the x. If it never crosses zero, the crossing is an end of x, and the transition spans
-    all of x.
+    all of x. Without values it does not cross zero, and has no places.
     """
     places = np.asarray(x, dtype=float)
+    if not len(places):
+        return Transition(False, *[float("nan")] * 3)
     rising: NDArray[np.float64] = isotonic_regression(np.asarray(y, dtype=float)).x
     low, high = rising[0], rising[-1]
     if low > 0 or high < 0:

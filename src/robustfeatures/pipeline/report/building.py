@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from robustfeatures.errors import UserError, join_words
+from robustfeatures.experiments.shared.summaries import has_learned
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import ABSENT, hash_file, read_json, read_rows, write_atomically, write_json
 from robustfeatures.pipeline.plan.canonical import DIGEST_LENGTH
@@ -265,7 +266,7 @@ def add_attack_names(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def split_by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Accuracies and `chance` in percent: under all attacks together, and under each attack with those before it.
+    """Accuracies, `chance` (percent) and `learned`: under all attacks together, and under each with those before it.
 
     Both keep the index of `rows`, by which `Results.images` finds them.
     """
@@ -273,6 +274,7 @@ def split_by_attack(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         return rows, rows
     chance = percent(rows["most_frequent"] / rows["total"])
     shares = rows.assign(accuracy=percent(rows["correct"] / rows["total"]), chance=chance)
+    shares["learned"] = has_learned(shares["accuracy"], shares["chance"])
     together = shares[shares["final"]].drop(columns=["attack", "attacks", "final"])
     single = shares[shares["attacks"] > 0].drop(columns=["attacks", "final"])
     return together, single
