@@ -31,6 +31,7 @@ from robustfeatures.experiments import x2_learning_from_errors as x2
 from robustfeatures.experiments.catalogue import experiment_modules, load_experiment
 from robustfeatures.experiments.experiment import Results
 from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.pipeline.report.views.claims import UNLEARNED, judge
 from robustfeatures.pipeline.study.checks import PUBLISHED
 from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.experiments.known_rows import DOGS, complete, make_results
@@ -371,6 +372,18 @@ def test_one_constant_network_does_not_meet_the_claims_on_it(experiment: str, ro
         concerned = [claim for claim in make_constant(case, row) if part in claim.sentence]
         assert concerned, part
         assert [text_of(claim) for claim in concerned if is_covered(claim)] == []
+
+
+def test_the_file_says_where_a_network_has_learned_nothing() -> None:
+    (case,) = (case for case in CASES if case.experiment == "A11")
+    rows = case.results.evaluations
+    constant = rows["row"] == "D_NR-images"
+    constant = complete(rows.assign(accuracy=rows["accuracy"].mask(constant, 10.0), total=100))
+    judged = judge(load_experiment("A11"), replace(case.results, evaluations=constant))
+    said = {str(row["claim"]) for row in judged if str(row["quantity"]).endswith(UNLEARNED)}
+    assert said == {str(row["claim"]) for row in judged if math.isnan(float(str(row["value"])))}
+    assert len(said) == 2
+    assert not any(row["quantity"].endswith(UNLEARNED) for row in judge(load_experiment("A11"), case.results))
 
 
 def test_a_claim_fails_on_numbers_that_say_the_opposite() -> None:

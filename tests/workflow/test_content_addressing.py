@@ -86,8 +86,8 @@ def test_a_single_figure_builds_what_it_needs(built: Workspace) -> None:
     built.edit("workflow/studies/smoke.yaml", PATHWAY_2, "learning_rate: 0.02")
     built.edit("workflow/studies/smoke.yaml", D_RAND, D_RAND_CHANGED)
     built.snakemake("results/smoke/figures/B1.png")
-    # One seed, one pathway: one model; it has probes instead of an evaluation.
-    assert stages_built(built, payloads) == {"model.safetensors": 1}
+    # One seed, one pathway: one model and its evaluation.
+    assert stages_built(built, payloads) == {"model.safetensors": 1, "rows.csv": 1}
     # Its table is made with it. The claims and the page, which need the rest, say that they are outdated.
     assert rewritten(built, views) == files_of("B1")
     page, claims = (built.folder / "results/smoke" / name for name in ("report/index.html", "claims.csv"))
@@ -98,7 +98,7 @@ def test_a_single_figure_builds_what_it_needs(built: Workspace) -> None:
     # The rest follows when it is asked for: one more model, its evaluation, and what shows them.
     views = stamps(built)
     built.snakemake()
-    assert stages_built(built, payloads) == {"model.safetensors": 2, "rows.csv": 1}
+    assert stages_built(built, payloads) == {"model.safetensors": 2, "rows.csv": 2}
     assert rewritten(built, views) == files_of("A2")
     after = (built.folder / A2).read_text()
     assert {line.split(",")[0] for line in {*after.splitlines()} ^ {*before.splitlines()}} == {"D_rand"}
@@ -209,8 +209,8 @@ def test_without_references_nothing_is_computed_again(built: Workspace) -> None:
     assert built.payloads() == payloads
     assert (built.folder / A2).read_bytes() == table
     references = list((built.folder / "results/artifacts").glob("*/*.json"))
-    # One data set, twelve models, eight derived sets, ten evaluations, one measurement.
-    assert len(references) == 1 + 12 + 8 + 10 + 1
+    # One data set, twelve models, eight derived sets, eleven evaluations, one measurement.
+    assert len(references) == 1 + 12 + 8 + 11 + 1
 
 
 def test_a_payload_that_is_gone_is_made_again_when_it_is_needed(built: Workspace) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from robustfeatures.experiments.shared import resampling
 from robustfeatures.pipeline.plan.plan import Plan
+from robustfeatures.pipeline.report.views.claims import UNLEARNED
 from robustfeatures.pipeline.study.extends import read_values
 from robustfeatures.pipeline.study.yaml import read_yaml
 from tests.conftest import REPOSITORY
@@ -26,7 +27,7 @@ SEEDS = 1
 # The experiments with a claim that reads evaluations alone: with one seed it is judged over the test images.
 ON_EVALUATIONS = {
     *("A1", "A2", "A4", "A5", "A7", "A8", "A11"),
-    *("B2", "B3", "B5", "C1", "C2", "C3", "D3", "X2", "X3"),
+    *("B1", "B2", "B3", "B5", "C1", "C2", "C3", "D3", "X2", "X3"),
 }
 TEST_IMAGES = {"kind": "subset", "split": "test", "samples": 120}
 # Each interval over images takes so many here. The project takes 1000.
@@ -95,9 +96,8 @@ def test_every_claim_has_a_value(built: tuple[Plan, Path]) -> None:
         "D4": "; not tested: NRF-PGD has ",
     }
     lacking = claims[claims["value"].isna()]
-    assert set(lacking["experiment"]) <= reasons.keys()
     for experiment, quantity in zip(lacking["experiment"], lacking["quantity"], strict=True):
-        assert reasons[experiment] in quantity
+        assert UNLEARNED in quantity or reasons[experiment] in quantity
 
 
 def test_every_table_has_a_row_for_what_was_measured(built: tuple[Plan, Path]) -> None:

@@ -167,7 +167,7 @@ def test_a_study_asks_torch_once_while_it_is_planned(tmp_path: Path) -> None:
     assert small.devices == Devices(0)
     large = planned(tmp_path, count, device="auto", gpus_per_job=1)
     assert len(calls) == 1
-    assert sum(task.gpu for task in large.tasks) == 12 + 8 + 10
+    assert sum(task.gpu for task in large.tasks) == 12 + 8 + 11
     assert (large.most_gpus, large.devices.gpus) == (1, tuple(UUIDS))
     large.check_gpus()
     assert {task.gpu for task in planned(tmp_path, device="cpu").tasks} == {0}

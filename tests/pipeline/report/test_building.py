@@ -36,7 +36,8 @@ def test_evaluations_with_different_numbers_of_attacks() -> None:
     first = read([(0.0, 0, 9), (0.5, 1, 6), (0.5, 2, 4)], attacks=2).assign(row="first")
     second = read([(0.0, 0, 8), (0.5, 1, 5)], attacks=1).assign(row="second")
     together, single = split_by_attack(pd.concat([first, second], ignore_index=True))
-    assert list(together.columns) == ["eps", "correct", "total", "most_frequent", "row", "accuracy", "chance"]
+    added = ["accuracy", "chance", "learned"]
+    assert list(together.columns) == ["eps", "correct", "total", "most_frequent", "row", *added]
     assert set(together["chance"]) == {30.0}
     assert [(row.row, row.eps, row.accuracy) for row in together.itertuples()] == [
         ("first", 0.0, 90.0),
@@ -44,7 +45,7 @@ def test_evaluations_with_different_numbers_of_attacks() -> None:
         ("second", 0.0, 80.0),
         ("second", 0.5, 50.0),
     ]
-    assert list(single.columns) == ["eps", "attack", "correct", "total", "most_frequent", "row", "accuracy", "chance"]
+    assert list(single.columns) == ["eps", "attack", "correct", "total", "most_frequent", "row", *added]
     assert [(row.row, row.attack, row.accuracy) for row in single.itertuples()] == [
         ("first", ATTACKS[0].name, 60.0),
         ("first", ATTACKS[1].name, 40.0),

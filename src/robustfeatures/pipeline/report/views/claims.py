@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from robustfeatures.experiments.shared.intervals import Interval
@@ -14,6 +16,8 @@ from robustfeatures.pipeline.report.gates import describe_failures
 
 if TYPE_CHECKING:
     from robustfeatures.experiments.experiment import Experiment, Results
+    from robustfeatures.experiments.shared.claims import Claim
+    from robustfeatures.experiments.shared.resampling import Claims
     from robustfeatures.pipeline.report.building import ViewJob
 
 COLUMNS = (
@@ -32,6 +36,7 @@ COLUMNS = (
     "quantity",
     "source",
 )
+UNLEARNED = "; not tested: in a seed a network has learned nothing"
 
 
 def make(view: ViewJob) -> ViewFiles:
@@ -51,15 +56,26 @@ def judge(experiment: Experiment, results: Results) -> list[dict[str, object]]:
         intervals: Sequence[Interval | None] = [None] * len(claims)
         if can_resample(function, results):
             intervals = intervals_over_images(function, results)
-        rows += [
-            {"experiment": experiment.id, **claim.judge(interval, fewest)}
-            for claim, interval in zip(claims, intervals, strict=True)
-        ]
+        reasons = _find_unlearned(function, results, claims)
+        for claim, interval, reason in zip(claims, intervals, reasons, strict=True):
+            row = claim.judge(interval, fewest)
+            rows.append({"experiment": experiment.id, **row, "quantity": f"{row['quantity']}{reason}"})
     if results.failed_gates:
         untested = {"verdict": "not tested", "low": None, "high": None, "interval": "", "margin": None}
         reason = describe_failures(results.failed_gates)
         rows = [{**row, **untested, "quantity": f"{row['quantity']}; {reason}"} for row in rows]
     return rows
+
+
+def _find_unlearned(function: Claims, results: Results, claims: Sequence[Claim]) -> list[str]:
+    """For each claim `UNLEARNED`, if it would have a value if all networks had learned something, else nothing."""
+    if "learned" not in results.evaluations or results.evaluations["learned"].all():
+        return [""] * len(claims)
+    others = function(replace(results, evaluations=results.evaluations.assign(learned=True)))
+    return [
+        UNLEARNED if np.isnan(claim.values).any() and not np.isnan(other.values).any() else ""
+        for claim, other in zip(claims, others, strict=True)
+    ]
 
 
 def _count_images(results: Results) -> int | None:
