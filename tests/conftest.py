@@ -160,6 +160,15 @@ class Workspace:
         """Each payload's key with the stamp of its manifest, so that one built again counts too."""
         return {path.parent.name: stamp(path) for path in self.store.glob("*/manifest.json")}
 
+    def last_checkpoint(self) -> float:
+        """When a training last saved a checkpoint; 0 without one."""
+        times = [0.0]
+        for path in self.store.glob(".partial/*/checkpoint*.pt"):
+            # The next one renames it.
+            with suppress(FileNotFoundError):
+                times.append(path.stat().st_mtime)
+        return max(times)
+
 
 def assert_done(done: subprocess.CompletedProcess[str]) -> None:
     """Raise AssertionError, with the end of what it printed, if a process has failed."""

@@ -31,8 +31,8 @@ def in_training(cluster: Cluster, workspace: Workspace, after: set[int]) -> tupl
                 # Processes come and go while they are looked at.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process = psutil.Process(number)
-                    saves = [path.stat().st_mtime for path in workspace.store.glob(".partial/*/checkpoint.pt")]
-                    if "build" in process.cmdline() and saves and max(saves) > process.create_time() + 1:
+                    saved_after = process.create_time() + 1
+                    if "build" in process.cmdline() and workspace.last_checkpoint() > saved_after:
                         found.append((job.number, process))
         return bool(found)
 

@@ -54,8 +54,7 @@ def start(workspace: Workspace, reference: str) -> subprocess.Popen[str]:
 def wait_for_checkpoint(workspace: Workspace, job: subprocess.Popen[str], since: float) -> None:
     until = time.monotonic() + 240
     while time.monotonic() < until and job.poll() is None:
-        found = list(workspace.store.glob(".partial/*/checkpoint.pt"))
-        if found and found[0].stat().st_mtime > since:
+        if workspace.last_checkpoint() > since:
             return
         time.sleep(0.05)
     raise AssertionError(job.communicate()[1])
