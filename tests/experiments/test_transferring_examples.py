@@ -43,7 +43,6 @@ def test_b2_chooses_by_validation_and_keeps_every_cell() -> None:
         (14.9, 60.0, "contradicted"),
         # A little of both kinds: the mean of the other eight classes is 8.1 %.
         (18.5, 27.0, "contradicted"),
-        (18.5, 5.0, "contradicted"),
         # What the network has learned are non-robust features.
         (60.0, 4.0, "contradicted"),
         # It has learned nothing.

@@ -53,7 +53,8 @@ CLOSE = 95.0
 SHARP = 5.0
 # What `margin_over_nine_tenths` measures.
 ROBUST_SHARE = (
-    "accuracy on D_shift minus nine times accuracy on D, each without what features of the other kind alone give (%)"
+    "accuracy on D_shift minus nine times accuracy on D, each without what features of the other kind alone give (%; "
+    "no value with two classes)"
 )
 # So many points between training and validation accuracy count as overfitting.
 OVERFIT = 10.0
