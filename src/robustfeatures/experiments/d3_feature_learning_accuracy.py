@@ -5,8 +5,8 @@ representative distributions are data sets with one kind of feature: a reference
 target image. A standard reference gives the non-robust set, an adversarially trained one gives the robust set.
 Feature-learning accuracy is the accuracy on these sets, with the labels of the targets.
 
-The formulas of the text are lost. So two choices are ours: the represented split (the test split, which no network was
-trained on) and the start of the inversion (other images, as in not-bugs-2019, which the paper follows).
+Our copy of the paper lacks its formulas. So two choices are ours: the represented split (the test split, which no
+network was trained on) and the start of the inversion (other images, as in not-bugs-2019, which the paper follows).
 """
 
 from __future__ import annotations

@@ -101,8 +101,9 @@ class State:
         jobs = "one job" if at_once == 1 else f"{at_once} jobs"
         left = f"{format_duration(self.seconds_left / at_once)} with {jobs} at once"
         how = {"same": "about", "others": "roughly", "request": "at most about"}[self.basis]
+        less = ", likely far less" if self.basis == "request" else ""
         later = "" if self.basis == "same" else "; better known once a job of each stage has finished"
-        return f"time left: {how} {left}{later}"
+        return f"time left: {how} {left}{less}{later}"
 
 
 def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
