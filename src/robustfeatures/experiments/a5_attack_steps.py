@@ -92,15 +92,14 @@ def _derived_sets(settings: Settings) -> dict[str, str]:
     return {f"D_R-{start}": start for start in settings.starts}
 
 
-def _at_radius(results: Results) -> pd.DataFrame:
-    eps: float = results.settings.eps
-    return results.evaluations[results.evaluations["eps"] == eps]
+def _at_radius(evaluations: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+    return evaluations[evaluations["eps"] == settings.eps]
 
 
 def table(results: Results) -> pd.DataFrame:
     """One line per derived set, attack and number of steps."""
     on = ["row", "under", "steps", "eps"]
-    return add_published(summarise_seeds(_at_radius(results), on), results, on)
+    return add_published(summarise_seeds(_at_radius(results.evaluations, results.settings), on), results, on)
 
 
 def figure(results: Results) -> Figure:
@@ -109,7 +108,7 @@ def figure(results: Results) -> Figure:
 
     settings = results.settings
     # A line for each derived set and attack.
-    rows = _at_radius(results).assign(line=lambda found: found["row"] + ", " + found["under"])
+    rows = _at_radius(results.evaluations, settings).assign(line=lambda found: found["row"] + ", " + found["under"])
     printed = results.comparable_rows
     if printed is not None:
         printed = printed[printed["eps"] == settings.eps].assign(line=printed["row"] + ", " + printed["under"])
@@ -139,7 +138,7 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _claims_on_one_set(evaluations: pd.DataFrame, settings: Settings, setting: str) -> list[Claim]:
-    rows = evaluations[evaluations["eps"] == settings.eps]
+    rows = _at_radius(evaluations, settings)
     least = rows.groupby("seed")["accuracy"].min()
     longest = max(settings.steps)
     shorter = max(steps for steps in settings.steps if steps <= longest / 2)
