@@ -12,7 +12,6 @@ from robustfeatures.errors import count_things, make_printable
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.files import read_json
 from robustfeatures.pipeline.plan.estimates import estimate, find_processes
-from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
 from robustfeatures.pipeline.plan.tasks import find_task_names
@@ -137,11 +136,10 @@ def _find_stored(plan: Plan, artifacts: Artifacts, store: Store) -> set[str]:
         if is_built(path, store):
             contents[name] = read_reference(path)["content"]
             continue
-        inputs = {role: contents[input_.name] for role, input_ in recipe.inputs.items() if input_.name in contents}
-        if len(inputs) == len(recipe.inputs):
-            manifest = store.manifest(identity_digest(recipe.identity, inputs))
-            if manifest is not None:
-                contents[name] = manifest["content"]
+        key = recipe.find_key(contents)
+        manifest = None if key is None else store.manifest(key)
+        if manifest is not None:
+            contents[name] = manifest["content"]
     return {*contents}
 
 

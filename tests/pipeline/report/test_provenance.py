@@ -159,3 +159,16 @@ def test_a_measurement_is_told_by_its_settings() -> None:
     lines = describe_provenance(load_experiment("A1"), results(comparable=False), record, [recipe])
     assert "Measurement gaussian: theory.gaussian; settings (eps 0.5 and 1, exact yes)." in lines
     assert lines[-1].endswith("results/theory/tables/A12.csv --config study=theory")
+
+
+def test_a_long_list_of_numbers_is_told_by_its_range() -> None:
+    def told(eps: list[Any]) -> list[str]:
+        parameters = {"module": "theory.gaussian", "settings": {"eps": eps}}
+        return describe_recipes([{"stage": "measurement", "family": "gaussian", "parameters": parameters}])
+
+    def line(text: str) -> list[str]:
+        return [f"Measurement gaussian: theory.gaussian; settings (eps {text})."]
+
+    assert told([0.5, *range(10)]) == line("11 values from 0 to 9")
+    assert told([0.25, *range(9)]) == line("0.25, 0, 1, 2, 3, 4, 5, 6, 7 and 8")
+    assert told([*"abcdefghijk"]) == line("a, b, c, d, e, f, g, h, i, j and k")

@@ -137,6 +137,12 @@ class Recipe:
     def digest(self) -> str:
         return identity_digest(self.identity, {role: recipe.digest for role, recipe in self.inputs.items()})
 
+    def find_key(self, contents: Mapping[str, str | None]) -> str | None:
+        """The key of the payload, from the contents of artifacts by name; None if that of an input is unknown."""
+        below = {role: contents.get(input_.name) for role, input_ in self.inputs.items()}
+        known = {role: content for role, content in below.items() if content is not None}
+        return identity_digest(self.identity, known) if len(known) == len(below) else None
+
     @cached_property
     def artifact(self) -> str:
         """The readable name of the artifact: label and digest."""

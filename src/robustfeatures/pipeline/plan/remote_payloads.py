@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from robustfeatures.errors import UserError
-from robustfeatures.pipeline.plan.identity import identity_digest
 from robustfeatures.pipeline.plan.tasks import KnownRemote, read_remote
 from robustfeatures.pipeline.store.acceptances import find_accepted
 from robustfeatures.pipeline.store.references import Artifacts
@@ -82,7 +81,7 @@ def _find_wanted(
     wanted: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
     for names in _levels(plan):
-        keys = {name: _find_key(plan, name, contents) for name in names}
+        keys = {name: plan.recipes[name].find_key(contents) for name in names}
         own = {name: None if key is None else store.manifest(key) for name, key in keys.items()}
         possible = {
             name: [one for one in _candidates(store, key) if one in listed]
@@ -105,13 +104,6 @@ def _levels(plan: Plan) -> Iterable[list[str]]:
     for name, depth in plan.depths().items():
         levels.setdefault(depth, []).append(name)
     return [levels[depth] for depth in sorted(levels)]
-
-
-def _find_key(plan: Plan, name: str, contents: Mapping[str, str | None]) -> str | None:
-    recipe = plan.recipes[name]
-    below = {role: contents[input_.name] for role, input_ in recipe.inputs.items()}
-    known = {role: content for role, content in below.items() if content is not None}
-    return identity_digest(recipe.identity, known) if len(known) == len(below) else None
 
 
 def _candidates(store: Store, key: str) -> list[str]:

@@ -29,6 +29,8 @@ CONTAINERS = frozenset({"architecture", "training", "method", "settings"})
 # A line with more differences is written out.
 MOST_DIFFERENCES = 4
 LONGEST = 600
+# A list with more numbers is shown by their count and range.
+MOST_NUMBERS = 10
 MOST_LABELS = 8
 
 
@@ -171,6 +173,8 @@ def _text(value: Any) -> str:
         case dict():
             fields = {name: _text(each) for name, each in value.items()}
             return ", ".join(_field(name, text, value[name]) for name, text in fields.items() if text)
+        case [*numbers] if len(numbers) > MOST_NUMBERS and all(isinstance(each, int | float) for each in numbers):
+            return f"{len(numbers)} values from {_text(min(numbers))} to {_text(max(numbers))}"
         case list():
             return join_words([f"({_text(each)})" if isinstance(each, dict) else _text(each) for each in value])
         case None | False:
