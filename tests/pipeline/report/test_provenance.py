@@ -169,6 +169,6 @@ def test_a_long_list_of_numbers_is_told_by_its_range() -> None:
     def line(text: str) -> list[str]:
         return [f"Measurement gaussian: theory.gaussian; settings (eps {text})."]
 
-    assert told([0.5, *range(10)]) == line("11 values from 0 to 9")
+    assert told([0.5, *range(10)]) == line("from 0 to 9 (11 values)")
     assert told([0.25, *range(9)]) == line("0.25, 0, 1, 2, 3, 4, 5, 6, 7 and 8")
     assert told([*"abcdefghijk"]) == line("a, b, c, d, e, f, g, h, i, j and k")

@@ -29,7 +29,7 @@ CONTAINERS = frozenset({"architecture", "training", "method", "settings"})
 # A line with more differences is written out.
 MOST_DIFFERENCES = 4
 LONGEST = 600
-# A list with more numbers is shown by their count and range.
+# A list with more numbers is shown by their range and count.
 MOST_NUMBERS = 10
 MOST_LABELS = 8
 
@@ -174,7 +174,7 @@ def _text(value: Any) -> str:
             fields = {name: _text(each) for name, each in value.items()}
             return ", ".join(_field(name, text, value[name]) for name, text in fields.items() if text)
         case [*numbers] if len(numbers) > MOST_NUMBERS and all(isinstance(each, int | float) for each in numbers):
-            return f"{len(numbers)} values from {_text(min(numbers))} to {_text(max(numbers))}"
+            return f"from {_text(min(numbers))} to {_text(max(numbers))} ({len(numbers)} values)"
         case list():
             return join_words([f"({_text(each)})" if isinstance(each, dict) else _text(each) for each in value])
         case None | False:
