@@ -42,9 +42,11 @@ def test_counts_by_stage(made: Made) -> None:
     assert state.counts["model"] == (count["model"], count["model"])
     assert state.counts["derived"] == (0, count["derived"])
     assert list(state.counts)[:4] == ["data", "model", "derived", "evaluation"]
+    assert state.computing == {"data": 5.0, "model": 5.0 * count["model"]}
     assert len(state.missing) == sum(of - there for there, of in state.counts.values())
     text = printed(state)
     assert re.search(rf"derived +0 of {count['derived']}\n", text)
+    assert f"\ncomputing until now: {5 + 5 * count['model']} s (data 5 s, model {5 * count['model']} s)\n" in text
     assert "lacks" not in text
     assert printed(state, every=True).count("lacks ") == len(state.missing)
 
@@ -243,14 +245,14 @@ def test_a_network_that_will_be_copied_takes_no_time(made: Made) -> None:
     assert both == pytest.approx(alone * measured / network)
 
 
-def test_a_complete_study_is_one_line(made: Made) -> None:
+def test_a_complete_study_has_nothing_left(made: Made) -> None:
     for recipe in made.plan.recipes.values():
         made.make(recipe)
     made.make_views("table", "figure", "claims", "report")
     total = len(made.plan.recipes) + len(made.plan.views)
-    assert (
-        printed(find_state(made.plan, made.artifacts, made.store)).strip() == f"{total} of {total} artifacts are there"
-    )
+    there, computing = printed(find_state(made.plan, made.artifacts, made.store)).strip().splitlines()
+    assert there == f"{total} of {total} artifacts are there"
+    assert computing.startswith("computing until now: ")
     (claims,) = [view for view in made.plan.views if view.kind == "claims"]
     (made.artifacts.root.parent / claims.outputs[0]).write_text("")
     assert find_state(made.plan, made.artifacts, made.store).missing == [claims.artifact]

@@ -89,7 +89,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds, until Ctrl-C.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Also list the missing artifacts.")] = False,
 ) -> None:
-    """Print how much of a study is there, the time left, and the jobs at work."""
+    """Print how much of a study is there, the time it took, the time left, and the jobs at work."""
     from rich.live import Live
 
     from robustfeatures.pipeline.plan.plan import unfold

@@ -1,4 +1,4 @@
-"""The state of a study: counts per stage, running jobs, the time left, and what a run spent computing."""
+"""The state of a study: counts and computing per stage, running jobs, the time left, and what a run spent computing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from robustfeatures.pipeline.plan.estimates import estimate, find_processes
 from robustfeatures.pipeline.plan.plan import Plan
 from robustfeatures.pipeline.plan.recipe import STAGES, Recipe
 from robustfeatures.pipeline.plan.tasks import find_task_names
-from robustfeatures.pipeline.store.references import Artifacts, files_are_whole, find_key, is_built, read_reference
+from robustfeatures.pipeline.store.references import (
+    Artifacts,
+    files_are_whole,
+    find_key,
+    is_built,
+    read_reference,
+    sum_computing,
+)
 from robustfeatures.pipeline.store.store import Store
 
 if TYPE_CHECKING:
@@ -79,6 +86,7 @@ class State:
     basis: what these seconds are taken from.
     store: the folder of payloads.
     lost: how many of the missing artifacts were made, but their payloads are not in the store.
+    computing: the seconds inside training, attack and evaluation that made what is there, by stage.
     """
 
     counts: Mapping[str, tuple[int, int]]
@@ -89,6 +97,7 @@ class State:
     basis: Basis
     store: Path
     lost: int
+    computing: Mapping[str, float]
 
     def describe_time(self) -> str:
         """The time left at the present number of jobs."""
@@ -103,6 +112,11 @@ class State:
         less = ", likely far less" if self.basis == "request" else ""
         later = "" if self.basis == "same" else "; better known once a job of each stage has finished"
         return f"time left: {how} {left}{less}{later}"
+
+    def describe_computing(self) -> str:
+        """The time that what is there took, all jobs together, and that of each stage."""
+        parts = [f"{stage} {format_duration(self.computing[stage])}" for stage in STAGES if stage in self.computing]
+        return f"computing until now: {format_duration(sum(self.computing.values()))} ({', '.join(parts)})"
 
 
 def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
@@ -125,7 +139,9 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     stages = sorted(all_of, key=[*STAGES, *all_of].index)
     counts = {stage: (found[stage], all_of[stage]) for stage in stages}
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
-    return State(counts, missing, running, sum(map(len, own.values())), left, basis, store.root, lost)
+    built = (path for name in plan.recipes if name in there and (path := artifacts.reference(name)).exists())
+    computing = sum_computing(map(read_reference, built))
+    return State(counts, missing, running, sum(map(len, own.values())), left, basis, store.root, lost, computing)
 
 
 def _find_stored(plan: Plan, artifacts: Artifacts, store: Store) -> set[str]:
@@ -237,6 +253,8 @@ def draw(state: State, *, every: bool) -> Group:
         for stage, (found, of) in state.counts.items():
             stages.add_row(Text(f"  {stage}"), Text(f"{found} of {of}", justify="right"))
         shown += [stages, Text(state.describe_time())]
+    if state.computing:
+        shown.append(Text(state.describe_computing()))
     if state.lost:
         lost = count_things(state.lost, "artifact")
         line = f"the store {state.store} lacks {lost} that had been made; --store names another store"

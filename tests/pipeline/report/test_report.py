@@ -13,7 +13,7 @@ from PIL import Image
 
 from robustfeatures.files import read_json, write_json
 from robustfeatures.pipeline.report.embedding import embed_figure
-from robustfeatures.pipeline.report.study_facts import choose_samples, describe_seconds, read_facts
+from robustfeatures.pipeline.report.study_facts import StudyFacts, choose_samples, describe_seconds, read_facts
 from robustfeatures.pipeline.report.verdicts import VERDICTS
 from robustfeatures.pipeline.report.views import report
 from tests.pipeline.report.made_up import CLAIMS, IDS, made_up_study
@@ -66,7 +66,7 @@ def test_the_top_says_what_was_computed_where_and_with_what(page: str) -> None:
         "It repeats 4 experiments of 2 papers",
         "on dots. It made 1 data set.",
         "dots: 24 train, 24 test, images of 8 x 8 pixels, grey, 12 classes",
-        "Computed 2026-01-02, 2 hours of computing in all",
+        "Computed 2026-01-02, 2 hours of computing",
         "x86_64, 2 cores, cpu; float32",
         "Commit 0123456789abcdef ",
         "Python 3.11.2, torch 2.13.0, numpy 2.4.6",
@@ -93,7 +93,16 @@ def test_a_payload_with_two_names_counts_once(tmp_path: Path) -> None:
     write_json(shown, table)
     facts = read_facts(view)
     assert [data.name for data in facts.data] == ["dots", "twin"]
-    assert (facts.made, facts.computing_time) == (["1 data set"], "2 hours")
+    assert (facts.made, facts.computing_time) == (["1 data set"], "2 hours of computing")
+
+
+def test_the_computing_of_each_stage_is_told() -> None:
+    seconds = {"data": 0.0, "evaluation": 600.0, "model": 7200.0, "derived": 7260.0}
+    references = [
+        {"stage": stage, "key": stage, "built": {"computing_seconds": each}} for stage, each in seconds.items()
+    ]
+    told = "4.18 hours of computing: trained networks 2 hours, derived data sets 2.02 hours, evaluations under attack "
+    assert StudyFacts(references, []).computing_time == f"{told}10 minutes"
 
 
 def test_each_experiment_has_its_parts(page: str) -> None:

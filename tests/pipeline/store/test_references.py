@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from robustfeatures.pipeline.store.references import (
     Artifacts,
     parts_are_kept,
     read_reference,
+    sum_computing,
     update_reference,
     write_batch,
     write_part,
@@ -149,3 +151,17 @@ def test_other_json_with_files_is_no_view(tmp_path: Path) -> None:
     for tell in (why, lambda path: show(path, Store(tmp_path))):
         with pytest.raises(UserError, match=r"manifest\.json: not a reference of an artifact, or a damaged one"):
             list(tell(path))
+
+
+def test_computing_is_summed_by_stage_and_payload() -> None:
+    def reference(stage: str, key: str, seconds: float, **built: str) -> dict[str, Any]:
+        return {"stage": stage, "key": key, "built": {"computing_seconds": seconds, **built}}
+
+    probed, network, alone = (
+        reference("model", "a", 7.0),
+        reference("model", "b", 5.0, copied_from="a"),
+        reference("model", "c", 2.0, copied_from="elsewhere"),
+    )
+    others = [reference("data", "d", 0.0), reference("evaluation", "e", 1.5), reference("evaluation", "e", 1.5)]
+    assert sum_computing([network, probed, alone, *others]) == {"model": 9.0, "evaluation": 1.5}
+    assert sum_computing([network]) == {"model": 5.0}

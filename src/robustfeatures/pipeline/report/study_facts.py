@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robustfeatures.pipeline.report.embedding import Embedded, embed_sample
-from robustfeatures.pipeline.store.references import read_reference
+from robustfeatures.pipeline.store.references import read_reference, sum_computing
 
 if TYPE_CHECKING:
     from robustfeatures.pipeline.report.building import ViewJob
@@ -80,11 +80,13 @@ class StudyFacts:
 
     @cached_property
     def computing_time(self) -> str:
-        """The time inside training, attack and evaluation, all jobs together. A copy beside its original takes none."""
-        keys = {reference["key"] for reference in self.references}
-        return describe_seconds(
-            sum(built["computing_seconds"] for built in self._built if built.get("copied_from") not in keys)
-        )
+        """The time inside training, attack and evaluation, all jobs together, and that of each stage."""
+        by_stage = sum_computing(self.references)
+        parts = [
+            f"{words[1]} {describe_seconds(by_stage[stage])}" for stage, words in MADE.items() if stage in by_stage
+        ]
+        whole = f"{describe_seconds(sum(by_stage.values()))} of computing"
+        return f"{whole}: {', '.join(parts)}" if len(parts) > 1 else whole
 
     @property
     def _built(self) -> list[Mapping[str, Any]]:

@@ -157,6 +157,20 @@ def read_reference(path: Path) -> dict[str, Any]:
     return reference
 
 
+def sum_computing(references: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The seconds inside training, attack and evaluation by stage, all jobs together; stages with none are left out.
+
+    A payload with two names counts once, and a copy beside its original takes no time.
+    """
+    payloads = {reference["key"]: reference for reference in references}
+    found: dict[str, float] = {}
+    for reference in payloads.values():
+        built = reference["built"]
+        if built["computing_seconds"] and built.get("copied_from") not in payloads:
+            found[reference["stage"]] = found.get(reference["stage"], 0.0) + built["computing_seconds"]
+    return found
+
+
 def is_built(path: Path, store: Store) -> bool:
     """Whether there is such a reference, and its payload is in the store.
 
