@@ -251,7 +251,7 @@ def test_a_complete_study_has_nothing_left(made: Made) -> None:
     made.make_views("table", "figure", "claims", "report")
     total = len(made.plan.recipes) + len(made.plan.views)
     there, computing = printed(find_state(made.plan, made.artifacts, made.store)).strip().splitlines()
-    assert there == f"{total} of {total} artifacts are there"
+    assert there == f"study smoke: {total} of {total} artifacts are there"
     assert computing.startswith("computing until now: ")
     (claims,) = [view for view in made.plan.views if view.kind == "claims"]
     (made.artifacts.root.parent / claims.outputs[0]).write_text("")

@@ -78,6 +78,7 @@ class Pace:
 class State:
     """How far a study is.
 
+    study: its name.
     counts: artifacts that are there and all artifacts, by stage or kind of view, inputs first.
     missing: the artifacts that are not there.
     running: the jobs of all studies of the store.
@@ -89,6 +90,7 @@ class State:
     computing: the seconds inside training, attack and evaluation that made what is there, by stage.
     """
 
+    study: str
     counts: Mapping[str, tuple[int, int]]
     missing: Sequence[str]
     running: Sequence[Running]
@@ -141,7 +143,8 @@ def find_state(plan: Plan, artifacts: Artifacts, store: Store) -> State:
     lost = sum(name in plan.recipes and artifacts.reference(name).exists() for name in missing)
     built = (path for name in plan.recipes if name in there and (path := artifacts.reference(name)).exists())
     computing = sum_computing(map(read_reference, built))
-    return State(counts, missing, running, sum(map(len, own.values())), left, basis, store.root, lost, computing)
+    at_once = sum(map(len, own.values()))
+    return State(plan.study, counts, missing, running, at_once, left, basis, store.root, lost, computing)
 
 
 def _find_stored(plan: Plan, artifacts: Artifacts, store: Store) -> set[str]:
@@ -247,7 +250,8 @@ def draw(state: State, *, every: bool) -> Group:
     from rich.text import Text
 
     there, total = (sum(counts[place] for counts in state.counts.values()) for place in (0, 1))
-    shown: list[Text | Table] = [Text(f"{there} of {count_things(total, 'artifact')} are there")]
+    whole = f"study {state.study}: {there} of {count_things(total, 'artifact')} are there"
+    shown: list[Text | Table] = [Text(make_printable(whole))]
     if state.missing:
         stages = Table.grid(padding=(0, 2))
         for stage, (found, of) in state.counts.items():
