@@ -187,7 +187,14 @@ def test_x3_draws_as_many_test_images_as_it_says(pieces: Pieces) -> None:
 def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoattack() -> None:
     single = pd.DataFrame(
         [
-            {"row": "standard", "seed": seed, "eps": eps, "attack": attack, "accuracy": accuracy}
+            {
+                "row": "standard",
+                "seed": seed,
+                "eps": eps,
+                "attack": attack,
+                "accuracy": accuracy,
+                "attacked": f"of-{seed}",
+            }
             for seed in (0, 1)
             for eps, left in ((0.25, (60.0, 59.0, 58.0)), (0.5, (30.0, 30.0, 27.0)))
             for attack, accuracy in zip(("pgd", "noise", x3.STANDARD_VERSION.name), left, strict=True)
@@ -207,16 +214,22 @@ def test_x3_pairs_what_the_studys_attacks_leave_with_what_is_left_after_autoatta
         "standard, eps 0.5": ([-3.0, -3.0], "contradicted"),
     }
     assert {claim.sentence for claim in claims} == {"AutoAttack lowers no robust accuracy of A1 by more than 2 points"}
-    # In C3 another network has the second radius. Its clean accuracy has the same row.
-    of_c3 = make_results(x3.Settings(of="C3"), pd.concat([clean, clean, together]), attacks=single)
+    # In C3 another network has the second radius. Its clean accuracy has the same row, and here it is chance.
+    second = pd.concat([together, clean.assign(accuracy=10.0)]).query("eps != 0.25").assign(attacked="of-second-radius")
+    attacks = single.assign(attacked=single["attacked"].mask(single["eps"] == 0.5, "of-second-radius"))
+    of_c3 = make_results(
+        x3.Settings(of="C3"), pd.concat([clean, together.query("eps == 0.25"), second]), attacks=attacks
+    )
     pd.testing.assert_frame_equal(x3.table(of_c3), table)
-    assert x3.claims(of_c3)[0].sentence == "AutoAttack lowers no robust accuracy of C3 by more than 2 points"
+    claims = x3.claims(of_c3)
+    assert claims[0].sentence == "AutoAttack lowers no robust accuracy of C3 by more than 2 points"
+    assert [claim.judge()["verdict"] for claim in claims] == ["held", "not tested"]
 
 
 def test_x3_names_the_attacks_that_follow() -> None:
     following = (PGD(kind="pgd", steps=7, relative_step_sizes=(0.5,)), Noise(kind="noise", draws=3))
     rows = [
-        {"row": "standard", "seed": 0, "eps": 0.25, "attack": attack, "accuracy": accuracy}
+        {"row": "standard", "seed": 0, "eps": 0.25, "attack": attack, "accuracy": accuracy, "attacked": "it"}
         for attack, accuracy in (("autoattack", 60.0), (following[0].name, 59.0), (following[1].name, 58.0))
     ]
     together = pd.DataFrame(rows[-1:]).drop(columns="attack")

@@ -26,6 +26,7 @@ WITHOUT_SMALL_RUN = {"A9"}
 SHORTENED = {
     "cifar10-mini",
     "not-bugs-cifar10-fast",
+    "not-bugs-cifar10-night",
     "two-pathways-cross-digits",
     *(name for name in STUDIES if "-cpu" in name),
 }

@@ -72,11 +72,11 @@ def test_x2_learns_from_errors_alone(study: Study) -> None:
     assert beside.digest == Pieces(study).derived("D_det", 1).digest
 
 
-def test_x2_judges_errors_by_what_they_add_to_chance() -> None:
-    """A tenth of ten classes; what a network of errors makes of permuted labels is another question."""
+def test_x2_asks_errors_for_a_tenth_of_the_way_from_chance() -> None:
+    """19 % of ten classes; what a network of errors makes of permuted labels is another question."""
     rows = make_evaluations({(x2.ERRORS, 0): 49.7, (x2.ERRORS, 1): 90.0}, ("row", "label_shift"), eps=0.0, chance=10.0)
     (claim,) = x2.claims(make_results(evaluations=rows))
-    assert list(claim.values) == pytest.approx([49.7 + jitter(seed) - 10 for seed in SEEDS])
+    assert list(claim.values) == pytest.approx([49.7 + jitter(seed) - 19 for seed in SEEDS])
 
 
 def test_x5_measures_each_set_on_the_network_that_made_it(study: Study) -> None:
@@ -96,8 +96,8 @@ def test_x5_counts_only_images_with_another_target() -> None:
         for row, targeted, reached, kept in (
             ("D_rand", 900, 891, 100),
             ("D_det", 1000, 800, 150),
-            ("D_rand-robust", 900, 100, 700),
-            ("D_det-robust", 1000, 600, 400),
+            ("D_rand-robust", 900, 45, 700),
+            ("D_det-robust", 1000, 200, 700),
             ("D", 0, 0, 990),
         )
         for augmentation in ("none", "augmented")
@@ -105,7 +105,7 @@ def test_x5_counts_only_images_with_another_target() -> None:
     ]
     given = make_results(x5.Settings(), measurements=pd.DataFrame(rows))
     claims = x5.claims(given)
-    assert [claim.judge()["value"] for claim in claims] == [9.0, 9.0, -10.0, -10.0, 20.0, -10.0]
+    assert [claim.judge()["value"] for claim in claims] == [9.0, 9.0, -10.0, -10.0, 5.0, -10.0]
     assert verdicts(claims) == ["held", "held", "contradicted", "contradicted", "held", "contradicted"]
     assert all(claim.control for claim in claims)
     table = x5.table(given).set_index(["row", "augmentation"])

@@ -65,6 +65,10 @@ def test_a4_splits_the_loss_of_robustness_in_two(study: Study) -> None:
     claims = a4.claims(given)
     assert [claim.judge()["value"] for claim in claims] == [15.0, -8.0, 15.0, 14.0]
     assert verdicts(claims) == ["held", "contradicted", "held", "held"]
+    # A network that is right on 15 % of the unchanged images has learned nothing.
+    of_noise = (given.evaluations["row"] == "D_R-noise") & (given.evaluations["eps"] == 0.0)
+    weak = given.evaluations.assign(accuracy=given.evaluations["accuracy"].mask(of_noise, 15.0))
+    assert verdicts(a4.claims(make_results(evaluations=weak))) == ["held", "contradicted"] + ["not tested"] * 2
     assert len(a4.table(given)) == 18
     assert len(a4.figure(given).get_axes()) == 1
     # The robust test set is made from images that the model has not seen, with the network that made the train set.
@@ -172,7 +176,7 @@ def test_a8_compares_with_the_line_through_models_of_d(study: Study) -> None:
     rows = make_evaluations(values, ("row", "test_set"), label_shift=0, eps=0.0, chance=10.0)
     given = make_results(settings, rows)
     claims = a8.claims(given)
-    expected = [45.0, 34.0, 55 - (1.7 * 63.3 - 70), 44 - (1.7 * 43.7 - 70)]
+    expected = [36.0, 25.0, 55 - (1.7 * 63.3 - 70), 44 - (1.7 * 43.7 - 70)]
     assert [claim.judge()["value"] for claim in claims] == pytest.approx(expected, abs=0.01)
     assert verdicts(claims) == ["held"] * 4
     assert not any(claim.control for claim in claims)
@@ -247,13 +251,13 @@ def test_claims_hold_on_the_numbers_of_their_paper() -> None:
 
 def test_a_network_that_always_names_the_most_frequent_class_has_learned_nothing() -> None:
     """On Restricted ImageNet it is right on 58 of 100 images, far more than one in nine."""
-    rows = published_rows("A2", "Restricted ImageNet", label_shift=0, chance=DOGS)
+    rows, least = published_rows("A2", "Restricted ImageNet", label_shift=0, chance=DOGS), DOGS + (100 - DOGS) / 10
     blind = rows.assign(accuracy=rows["accuracy"].where(rows["row"] != "D_det", DOGS))
     robust = blind[blind["row"] != "D"].assign(row=lambda each: each["row"] + "-robust")
     rand, det, *_ = a2.claims(make_results(a2.Settings(), pd.concat([blind, robust])))
-    assert min(rand.values) > 29
-    assert list(det.values) == [0.0] * len(SEEDS)
-    assert det.judge()["verdict"] == "undecided"
+    assert min(rand.values) > 87 - least
+    assert list(det.values) == pytest.approx([DOGS - least] * len(SEEDS))
+    assert verdicts([rand, det]) == ["held", "contradicted"]
 
 
 def test_a9_judges_at_the_radius_of_the_figure_and_of_the_training() -> None:

@@ -17,6 +17,7 @@ from robustfeatures.experiments.experiment import Need, Results
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.study.study import Study, read_study
 from tests.conftest import REPOSITORY
+from tests.experiments.known_rows import complete
 
 SEEDS = (0, 1, 2)
 
@@ -93,7 +94,7 @@ def known_results() -> Results:
             measurements.append({**about, **linear})
             measurements.append({**about, **linear, "trained_on": "D", "accuracy": 0.9})
     return Results(
-        pd.DataFrame(evaluations),
+        complete(pd.DataFrame(evaluations)),
         pd.DataFrame(),
         pd.DataFrame(measurements),
         payloads={},
@@ -122,3 +123,13 @@ def test_x6_judges_each_radius_alone() -> None:
     assert claims[3].values[0] == pytest.approx(30 / 2 - 2)
     # D_rand generalises, D_det does not, nor beats the permuted labels; little leaks. At 1, most leaks.
     assert verdicts == ["held", "contradicted", "contradicted", "held", "held", "held", "held", "contradicted"]
+    assert claims[1].values[0] == pytest.approx(6 - 19)
+
+
+def test_x6_compares_no_labels_where_none_is_learned() -> None:
+    given = known_results()
+    weak = (given.evaluations["derived"] == "D_det") & (given.evaluations["radius"] == 1.0)
+    accuracy = given.evaluations["accuracy"].mask(weak, 18 - 6 * given.evaluations["label_shift"])
+    claims = x6.claims(replace(given, evaluations=complete(given.evaluations.assign(accuracy=accuracy))))
+    learned_more = [str(claim.judge()["verdict"]) for claim in claims if "has learned more" in claim.sentence]
+    assert learned_more == ["contradicted", "not tested"]

@@ -54,8 +54,14 @@ def curves() -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+def measured(histories: pd.DataFrame, *evaluations: pd.DataFrame) -> Results:
+    """B1 on these curves, without smoothing, and on pathway 2 of the study's own data and of others."""
+    tested = pd.concat([of_pathway_2(80.0, 3.0), *evaluations], ignore_index=True)
+    return results(b1.Settings(pathway_1="a", pathway_2="b", window=1), histories, tested)
+
+
 def test_b1_measures_where_curves_turn() -> None:
-    given = results(b1.Settings(pathway_1="a", pathway_2="b", window=1), curves())
+    given = measured(curves())
     assert ends_of_pathway_2(given) == []
     printed = pd.DataFrame([{"row": "pathway 2", "probe": "validation", "eps": 0, "accuracy": 81.0}])
     assert ends_of_pathway_2(replace(given, published=printed, comparable=True)) == [(40, 81.0)]
@@ -76,15 +82,26 @@ def test_b1_measures_where_curves_turn() -> None:
     assert verdicts([with_level]) == ["contradicted"]
 
 
-def test_b1_pathways_start_in_the_first_quarter_of_the_epochs() -> None:
-    """Robust accuracy leads by 60 points in the first ten of 40 epochs and lags by as much in the rest."""
+@pytest.mark.parametrize(
+    ("robust", "nonrobust", "verdict"), [(40.0, 8.0, "held"), (40.0, 12.0, "contradicted"), (18.9, 18.9, "not tested")]
+)
+def test_b1_pathways_start_when_they_have_learned_something(robust: float, nonrobust: float, verdict: str) -> None:
+    """At epoch 4, whatever the three epochs before and those after are: 19 % is a tenth of the way from chance."""
     rows = curves()
-    lead = np.where(rows["epoch"] <= 10, 30.0, -30.0)
-    sign = rows["probe"].map({"robust": 1.0, "non-robust": -1.0})
-    rows["accuracy"] = (50.0 + sign * lead).fillna(rows["accuracy"])
-    claims = b1.measured_claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
-    starts = [list(claim.values) for claim in claims if "starts by learning robust features" in claim.sentence]
-    assert starts == [pytest.approx([60.0] * 3)] * 2
+    at_4 = rows["probe"].map({"robust": robust, "non-robust": nonrobust})
+    learned = robust > 19
+    others = rows["probe"].map({"robust": 12.0, "non-robust": 9.0}).where((rows["epoch"] < 4) | (not learned), 50.0)
+    curve = at_4.where(rows["epoch"] == 4, others)
+    rows["accuracy"] = curve.where(rows["probe"].isin(["robust", "non-robust"]), rows["accuracy"])
+    first, second, combination, *_ = b1.measured_claims(measured(rows))
+    assert verdicts([first, second]) == [verdict] * 2
+    if learned:
+        by_robust = robust - (100 - nonrobust) / 9
+        by_nonrobust = nonrobust - (100 - robust) / 9
+        assert list(first.values) == pytest.approx([by_robust - 9 * by_nonrobust] * 3)
+        # Both end at 50 %.
+        assert list(combination.values) == pytest.approx([50 - 50 / 9 - by_nonrobust] * 3)
+    assert verdicts([combination]) == ["held" if learned else "not tested"]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
@@ -96,7 +113,7 @@ def test_b1_curves_that_rise_to_the_end_have_not_turned(noise: float, epochs: in
     rising = rows["probe"].isin(["robust", b1.CORRELATION])
     drawn = np.random.default_rng(0).normal(0, noise, rising.sum())
     rows.loc[rising, "accuracy"] = 2.0 * rows.loc[rising, "epoch"] + drawn
-    *_, with_fall, with_level = b1.measured_claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    *_, with_fall, with_level = b1.measured_claims(measured(rows))
     assert verdicts([with_fall, with_level]) == ["not tested"] * 2
 
 
@@ -107,7 +124,7 @@ def test_b1_one_curve_that_has_not_turned_is_far_from_one_that_turned_long_befor
     second = rows["pathway"] == b1.PATHWAY_2
     rows.loc[second & (rows["probe"] == "robust"), "accuracy"] = 2.0 * rows["epoch"].clip(upper=level)
     rows.loc[second & (rows["probe"] == b1.CORRELATION), "accuracy"] = 2.0 * rows["epoch"]
-    *_, with_level = b1.measured_claims(results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows))
+    *_, with_level = b1.measured_claims(measured(rows))
     assert verdicts([with_level]) == [verdict]
     if verdict == "contradicted":
         assert list(with_level.values) == pytest.approx([10 - 40.0] * 3)
@@ -123,7 +140,8 @@ def test_b1_repeats_its_sentences_in_each_variant() -> None:
         window=1,
         also=(b1.Variant(pathway_1="a", pathway_2="b", architecture="resnet18"),),
     )
-    claims = b1.measured_claims(results(settings, pd.concat([curves(), other], ignore_index=True)))
+    both = measured(pd.concat([curves(), other], ignore_index=True), of_pathway_2(80.0, 3.0, ", resnet18"))
+    claims = b1.measured_claims(replace(both, settings=settings))
     own = [claim.sentence for claim in claims if not claim.setting]
     repeated = {claim.sentence: claim.judge()["verdict"] for claim in claims if claim.setting == "resnet18"}
     assert list(repeated) == own[: len(repeated)]
@@ -185,7 +203,7 @@ def test_b1_a_fall_of_a_hundredth_is_not_sharp(low: float, end: float, turns: bo
     robust = (rows["pathway"] == b1.PATHWAY_1) & (rows["probe"] == "robust")
     epoch = rows.loc[robust, "epoch"]
     rows.loc[robust, "accuracy"] = np.where(epoch < 12, 40.0, np.where(epoch < epoch.max(), low, end))
-    given = results(b1.Settings(pathway_1="a", pathway_2="b", window=1), rows)
+    given = measured(rows)
     *_, with_fall, _ = b1.measured_claims(given)
     assert np.isfinite(with_fall.values).all() == turns
     assert ("it does not turn in every seed" in with_fall.quantity) != turns

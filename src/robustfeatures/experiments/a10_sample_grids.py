@@ -56,8 +56,8 @@ EXPERIMENT = Experiment(
     figure=figure,
     caption=(
         "Samples of every derived set, the same images for each set, below the originals with their classes. Sets "
-        "made by an attack show the derived image with its label, and the magnified change around grey. The scale is "
-        "one for all of these sets. Sets made by inversion show the start image, unless the start was noise, and the "
-        "derived image, which keeps the label of the original."
+        "made by an attack show the derived image with its label, and the magnified change around grey. The change is "
+        "magnified by the same factor in all of these sets. Sets made by inversion show the start image, unless the "
+        "start was noise, and the derived image, which keeps the label of the original."
     ),
 )

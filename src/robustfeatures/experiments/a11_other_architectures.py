@@ -31,7 +31,7 @@ SECTION = "not-bugs-2019, Section 3.1"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Strict):
-    """A search (Appendix C.2) is shown beside the trainings that the study gives the sets, and no claim reads it."""
+    """If there is a search (Appendix C.2), the table also shows its best training. Claims use those of the study."""
 
     architectures: Annotated[tuple[Name, ...], MinLen(1), Distinct]
     """The architectures, by their names in `other_architectures`."""

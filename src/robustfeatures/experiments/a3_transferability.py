@@ -171,8 +171,8 @@ EXPERIMENT = Experiment(
     units={"transfer_rate": "%", "accuracy": "%"},
     names={"row": "examples of", "target": "tried on"},
     caption=(
-        "Above: share of adversarial examples made on one network (rows) that fool another one (columns). They are "
-        "made of the test images of D that both classify right and on which the attack succeeds on the first. A "
+        "Above: share of adversarial examples made on one network (rows) that fool another one (columns). Counted are "
+        "the test images of D that both classify correctly and on which the attack fools the first. A "
         "targeted attack succeeds only if the prediction is t(y) = (y + 1) mod C. The diagonal is between two "
         "networks of one architecture. Means over seeds. Below: the first row against the accuracy on D of each "
         "architecture trained on D_det. Large points are means over seeds, small points the seeds. r is Pearson's "

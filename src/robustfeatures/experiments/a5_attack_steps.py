@@ -56,7 +56,7 @@ class Settings(Strict):
     steps: Steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2500)
     """The numbers of steps of PGD."""
     reach: Annotated[tuple[Annotated[float, Ge(1)], ...], MinLen(1), Distinct] = (2.5, 10.0, 40.0)
-    """Step sizes are `reach` * eps / steps, at most eps: in a straight line the steps cover `reach` * eps."""
+    """A step is `reach` * eps / steps long, but at most eps."""
     cw: CarliniWagner = CW
     """The attack of Carlini and Wagner."""
 

@@ -97,7 +97,8 @@ def claims(results: Results) -> list[Claim]:
         Claim(
             "Accuracy on D declines as training on a set made with a robust model goes on",
             SECTION,
-            f"{name}-robust, accuracy on D: mean over the second quarter of the epochs minus mean over the last",
+            f"{name}-robust, accuracy on D: mean over the second quarter of the epochs minus mean over the last "
+            "quarter",
             select_by_seed(parts, row=f"{name}-robust", epochs=SECOND_QUARTER)
             - select_by_seed(parts, row=f"{name}-robust", epochs=LAST_QUARTER),
             setting=name,

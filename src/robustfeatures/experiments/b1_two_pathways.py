@@ -19,6 +19,7 @@ from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
 from robustfeatures.experiments.shared.grid_rows import TEST_SETS
 from robustfeatures.experiments.shared.summaries import (
+    above_learned,
     add_published,
     keep_if_any_learned,
     select_by_seed,
@@ -53,9 +54,10 @@ CLOSE = 95.0
 SHARP = 5.0
 # What `margin_over_nine_tenths` measures.
 ROBUST_SHARE = (
-    "accuracy on D_shift minus nine times accuracy on D, each without what features of the other kind alone give (%; "
-    "no value with two classes)"
+    "accuracy on D_shift minus nine times accuracy on D, each without what a network with only the other kind of "
+    "features has there (%; no value with two classes)"
 )
+FIRST_LEARNED = "first epoch at which the network has learned something"
 # So many points between training and validation accuracy count as overfitting.
 OVERFIT = 10.0
 
@@ -172,6 +174,14 @@ def _select_last_epoch(results: Results) -> pd.DataFrame:
     return rows[rows["epoch"] == rows.groupby("row")["epoch"].transform("max")].assign(eps=0.0)
 
 
+def _select_first_learned(histories: pd.DataFrame, chance: float) -> pd.DataFrame:
+    """The rows of the first epoch at which a network has learned D or D relabelled; none if it never has."""
+    accuracies = histories[histories["probe"].isin(["robust", "non-robust"])]
+    learned = accuracies[above_learned(accuracies["accuracy"], chance) >= 0]
+    first = learned.groupby(["row", "seed"])["epoch"].min().rename("first").reset_index()
+    return histories.merge(first, on=["row", "seed"]).query("epoch == first")
+
+
 def table(results: Results) -> pd.DataFrame:
     """One line per pathway and probe: the value after the last epoch, and the epoch at which the curve turns."""
     rows = _select_last_epoch(results).merge(_find_turning_epochs(results), on=CURVE, how="left")
@@ -205,13 +215,18 @@ def margin_over_nine_tenths(robust: pd.Series, nonrobust: pd.Series, classes: in
 
     `robust` is the accuracy on D_shift, `nonrobust` that on D, both in percent. A network that has only features of one
     kind gives each class without such a feature equally often. So it is right on the other set too, in (100 - accuracy)
-    / (C - 1) percent, which is taken away here. With two classes nothing is left, and there is no value.
+    / (C - 1) percent, which is taken away. With two classes nothing is left, and there is no value.
     """
-    if classes == 2:
-        return robust * float("nan")
-    by_robust, by_nonrobust = robust - (100 - nonrobust) / (classes - 1), nonrobust - (100 - robust) / (classes - 1)
-    # Below what the robust features give, there are no non-robust features: less is no more of the robust ones.
-    return by_robust - 9 * by_nonrobust.clip(lower=0)
+    return robust - (100 - nonrobust) / (classes - 1) - 9 * _nonrobust_share(robust, nonrobust, classes)
+
+
+def _nonrobust_share(robust: pd.Series, nonrobust: pd.Series, classes: int) -> pd.Series:
+    """The accuracy on D without what robust features alone give there (percent); no value with two classes.
+
+    Below what they give, there are no non-robust features: less is no more of the robust ones.
+    """
+    found = (nonrobust - (100 - robust) / (classes - 1)).clip(lower=0)
+    return found if classes > 2 else found * float("nan")
 
 
 def claims(results: Results) -> list[Claim]:
@@ -250,33 +265,33 @@ def measured_claims(results: Results) -> list[Claim]:
 def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
     import pandas as pd
 
-    last = _select_last_epoch(results)
-    epochs = results.histories.groupby("row")["epoch"].transform("max")
-    quarter = results.histories[results.histories["epoch"] <= epochs / 4]
-    early = quarter.groupby(CURVE)["accuracy"].mean().reset_index()
+    tested = results.evaluations[results.evaluations["variant"] == suffix]
+    classes, chance = int(tested["classes"].iloc[0]), float(tested["chance"].iloc[0])
+    first, last = _select_first_learned(results.histories, chance), _select_last_epoch(results)
 
     def at(rows: pd.DataFrame, pathway: str, probe: str) -> pd.Series:
         return select_by_seed(rows, pathway=pathway, variant=suffix, probe=probe)
 
-    def gap(rows: pd.DataFrame, pathway: str) -> pd.Series:
-        return at(rows, pathway, "robust") - at(rows, pathway, "non-robust")
+    def robust_share(pathway: str) -> pd.Series:
+        return margin_over_nine_tenths(at(first, pathway, "robust"), at(first, pathway, "non-robust"), classes)
+
+    def nonrobust_share(rows: pd.DataFrame) -> pd.Series:
+        return _nonrobust_share(at(rows, PATHWAY_1, "robust"), at(rows, PATHWAY_1, "non-robust"), classes)
 
     fitted = [at(last, PATHWAY_1, probe) for probe in ("train", "validation")]
     compared = [
-        (
-            "Pathway 1 starts by learning robust features",
-            "robust minus non-robust, mean of the first quarter",
-            gap(early, PATHWAY_1),
+        *(
+            (
+                f"{pathway.capitalize()} starts by learning only robust features (taken as nine tenths)",
+                f"{FIRST_LEARNED}: {ROBUST_SHARE}",
+                robust_share(pathway),
+            )
+            for pathway in (PATHWAY_1, PATHWAY_2)
         ),
         (
-            "Pathway 2 starts by learning robust features",
-            "robust minus non-robust, mean of the first quarter",
-            gap(early, PATHWAY_2),
-        ),
-        (
-            "Pathway 1 switches from robust features to a combination of robust and non-robust ones",
-            "robust minus non-robust, mean of the first quarter minus last epoch",
-            gap(early, PATHWAY_1) - gap(last, PATHWAY_1),
+            "Pathway 1 goes on to a combination of robust and non-robust features",
+            f"accuracy on D without what robust features alone give there: last epoch minus {FIRST_LEARNED}",
+            nonrobust_share(last) - nonrobust_share(first),
         ),
         (
             f"Pathway 1 ends with training and validation accuracy close to 100 % (taken as more than {CLOSE:g} %)",
@@ -349,9 +364,9 @@ def _figure_1_claims(results: Results) -> list[Claim]:
             Claim(
                 f"{sentence} (taken as within a tenth of the training)",
                 "two-pathways-2021, Section 4.3 and Figure 1",
-                f"a tenth of {epochs} epochs minus the difference of the two epochs, in percent of the training (a "
-                "curve that turns in the last tenth turns at its beginning or later; no value if that leaves the "
-                f"sentence open); mean epochs: robust {_describe_mean(robust)}, correlation "
+                f"10 % of the {epochs} epochs minus the distance of the two turning epochs, in percent of the training "
+                "(a turn in the last tenth counts as at its beginning; no value if a later turn could change the "
+                f"verdict); mean epochs: robust {_describe_mean(robust)}, correlation "
                 f"{_describe_mean(correlation)}",
                 percent(SAME_EPOCH - _least_distance(robust, correlation, epochs)),
                 of_images=False,

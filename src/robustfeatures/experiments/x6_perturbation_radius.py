@@ -20,7 +20,13 @@ from robustfeatures.experiments import x1_robust_feature_leakage as x1
 from robustfeatures.experiments.a2_random_and_deterministic_targets import LABEL_SHIFTS
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.summaries import select_by_seed, summarise_seeds
+from robustfeatures.experiments.shared.summaries import (
+    LEAST_LEARNED,
+    above_learned,
+    keep_if_any_learned,
+    select_by_seed,
+    summarise_seeds,
+)
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.experiments.x1_robust_feature_leakage import DERIVED_SETS
 from robustfeatures.pipeline.plan.pieces import Pieces
@@ -160,15 +166,21 @@ def claims(results: Results) -> list[Claim]:
     found = []
     for radius in results.settings.radii:
         rand, det = (of(name, ACCURACY, radius) for name in DERIVED_SETS)
+        evaluations = results.evaluations
+        of_det = evaluations[(evaluations["derived"] == "D_det") & (evaluations["radius"] == radius)]
         compared = [
             *(
-                (f"A model trained on {name} generalises to D", f"{name}: accuracy on D minus chance", values - chance)
+                (
+                    f"A model trained on {name} generalises to D",
+                    f"{name}: accuracy on D minus {LEAST_LEARNED}",
+                    above_learned(values, chance),
+                )
                 for name, values in (("D_rand", rand), ("D_det", det))
             ),
             (
                 "A model trained on D_det has learned more of D than of its permuted labels",
                 "D_det: accuracy on D minus accuracy on D with its labels permuted",
-                det - of("D_det", PERMUTED, radius),
+                keep_if_any_learned(det - of("D_det", PERMUTED, radius), of_det),
             ),
             (
                 "Most of D_rand's accuracy does not leak in through robust linear features (taken as half, above "
@@ -198,8 +210,9 @@ EXPERIMENT = Experiment(
         "D_rand and D_det made with attacks of several radii eps; all else is as for the study's own sets. Accuracy on "
         "the test split of D, and on it relabelled by t(y) = (y + 1) mod C (permuted), of networks trained on them. "
         "The curve of robust linear features is a logistic regression on these alone, as in X1. The features are the "
-        "same at every eps. An attack larger than that of their adversarial training may move them too. Beside them is "
-        "the share of the training images of D that have an image of another class within 2 eps. An attack of radius "
-        "eps can move both images to the same place. Lines are means over seeds, bands standard deviations."
+        "same at every eps. If eps is above the radius of their adversarial training, the attack may change them too. "
+        "The last curve is the share of the training images of D that have an image of another class within 2 eps. "
+        "Attacks of radius eps can move two such images to the same point. Lines are means over seeds, bands standard "
+        "deviations."
     ),
 )

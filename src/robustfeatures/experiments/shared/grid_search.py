@@ -32,8 +32,8 @@ class Search(Strict):
     data: Name = "D"
     """D, or the name of a copy of it in `other_data`, with a validation split."""
     chosen_on: Literal["derived", "original"] = "derived"
-    """The validation split that chooses the cell: that of the derived set, as in the paper, or that of D. Appendix D.4
-    finds that the first does not predict the accuracy on D."""
+    """The validation split that chooses the cell: that of the derived set or that of D. The paper does not say which
+    it took. Appendix D.4 argues that the first cannot predict the accuracy on D."""
     sets: Annotated[tuple[Name, ...], MinLen(1), Distinct] | None = None
     """The derived sets that the grid is searched for; by default all of the experiment."""
 

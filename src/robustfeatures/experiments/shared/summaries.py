@@ -22,6 +22,8 @@ FEWEST_CLUSTERS = 5
 ONE_CLUSTER = 0.1
 # A network has learned something if its accuracy is at least this share of the way from chance to 100 %.
 LEARNED = 0.1
+# What `above_learned` subtracts.
+LEAST_LEARNED = "a tenth of the way from chance to 100 %"
 # Columns of printed rows that need not be among those of a table.
 UNMATCHED = ("eps", "setting")
 
@@ -95,9 +97,14 @@ def above_chance(rows: pd.DataFrame, **where: object) -> pd.Series:
     return select_by_seed(rows, value="accuracy", **where) - select_by_seed(rows, value="chance", **where)
 
 
+def above_learned(accuracy: pd.Series, chance: pd.Series | float) -> pd.Series:
+    """Accuracy minus that from which on a network has learned something (percentage points; see `LEARNED`)."""
+    return accuracy - chance - LEARNED * (100 - chance)
+
+
 def has_learned(accuracy: pd.Series, chance: pd.Series) -> pd.Series:
     """Whether a network with this accuracy on unchanged images (percent) has learned something (see `LEARNED`)."""
-    return accuracy - chance >= LEARNED * (100 - chance)
+    return above_learned(accuracy, chance) >= 0
 
 
 def keep_learned(values: pd.Series, rows: pd.DataFrame, **where: object) -> pd.Series:
