@@ -133,3 +133,12 @@ def test_x6_compares_no_labels_where_none_is_learned() -> None:
     claims = x6.claims(replace(given, evaluations=complete(given.evaluations.assign(accuracy=accuracy))))
     learned_more = [str(claim.judge()["verdict"]) for claim in claims if "has learned more" in claim.sentence]
     assert learned_more == ["contradicted", "not tested"]
+
+
+def test_x6_asks_for_no_leak_where_nothing_is_learned() -> None:
+    given = known_results()
+    weak = (given.evaluations["derived"] == "D_rand") & (given.evaluations["radius"] == 0.5)
+    accuracy = given.evaluations["accuracy"].mask(weak, 18.0)
+    claims = x6.claims(replace(given, evaluations=complete(given.evaluations.assign(accuracy=accuracy))))
+    leaks = [str(claim.judge()["verdict"]) for claim in claims if "leak" in claim.sentence]
+    assert leaks == ["not tested", "contradicted"]

@@ -15,6 +15,7 @@ from robustfeatures.experiments import b1_two_pathways as b1
 from robustfeatures.experiments import b4_transfer_while_training as b4
 from robustfeatures.experiments import b5_cross_set_transfer as b5
 from robustfeatures.experiments.experiment import Results
+from robustfeatures.experiments.shared.feature_shares import margin_of_combination
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.report.building import read_published
 from robustfeatures.pipeline.study.study import Study, read_study
@@ -86,22 +87,24 @@ def test_b1_measures_where_curves_turn() -> None:
     ("robust", "nonrobust", "verdict"), [(40.0, 8.0, "held"), (40.0, 12.0, "contradicted"), (18.9, 18.9, "not tested")]
 )
 def test_b1_pathways_start_when_they_have_learned_something(robust: float, nonrobust: float, verdict: str) -> None:
-    """At epoch 4, whatever the three epochs before and those after are: 19 % is a tenth of the way from chance."""
+    """At epoch 4, whatever the other epochs are: 19 % is a tenth of the way from chance to 100 %."""
     rows = curves()
     at_4 = rows["probe"].map({"robust": robust, "non-robust": nonrobust})
     learned = robust > 19
     others = rows["probe"].map({"robust": 12.0, "non-robust": 9.0}).where((rows["epoch"] < 4) | (not learned), 50.0)
     curve = at_4.where(rows["epoch"] == 4, others)
     rows["accuracy"] = curve.where(rows["probe"].isin(["robust", "non-robust"]), rows["accuracy"])
-    first, second, combination, *_ = b1.measured_claims(measured(rows))
+    first, second, combination, *_ = claims = b1.measured_claims(measured(rows))
     assert verdicts([first, second]) == [verdict] * 2
     if learned:
         by_robust = robust - (100 - nonrobust) / 9
         by_nonrobust = nonrobust - (100 - robust) / 9
         assert list(first.values) == pytest.approx([by_robust - 9 * by_nonrobust] * 3)
         # Both end at 50 %.
-        assert list(combination.values) == pytest.approx([50 - 50 / 9 - by_nonrobust] * 3)
+        assert list(combination.values) == pytest.approx([0.8 * (50 - 50 / 9)] * 3)
+    *_, ends_on, _, _ = claims
     assert verdicts([combination]) == ["held" if learned else "not tested"]
+    assert verdicts([ends_on]) == ["undecided" if learned else "not tested"]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
@@ -148,6 +151,29 @@ def test_b1_repeats_its_sentences_in_each_variant() -> None:
     # Figure 1 alone: where pathway 1 ends, and the correlations.
     assert len(own) - len(repeated) == 3
     assert [sentence for sentence, verdict in repeated.items() if verdict != "held"] == [own[3]]
+
+
+def test_b1_a_seed_that_never_learns_leaves_the_start_untested() -> None:
+    rows = curves()
+    failed = (rows["seed"] == 1) & rows["probe"].isin(["robust", "non-robust"])
+    start, _, combination, *_ = b1.measured_claims(measured(rows.assign(accuracy=rows["accuracy"].mask(failed, 10.0))))
+    assert verdicts([start, combination]) == ["not tested"] * 2
+    assert [seed for seed, value in start.values.items() if np.isnan(value)] == [1]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("robust", "nonrobust", "classes", "margin"),
+    [
+        # Table 5, ResNet-18 without augmentation: a rate of 0.1 with decay 5e-4, and 0.01 without.
+        (18.6, 35.9, 10, (18.6 - 64.1 / 9) - 0.1 * (18.6 - 64.1 / 9 + 35.9 - 81.4 / 9)),
+        (80.7, 2.6, 10, -0.1 * (80.7 - 97.4 / 9 + 2.6 - 19.3 / 9) + 2.6 - 19.3 / 9),
+        (4.0, 64.0, 10, -0.1 * (64 - 96 / 9)),
+        (50.0, 50.0, 2, np.nan),
+    ],
+)
+def test_b1_a_combination_has_a_tenth_of_each(robust: float, nonrobust: float, classes: int, margin: float) -> None:
+    given = (pd.Series([value]) for value in (robust, nonrobust))
+    assert list(margin_of_combination(*given, classes)) == pytest.approx([margin], nan_ok=True)
 
 
 def of_pathway_2(robust: float, nonrobust: float, variant: str = "", classes: int = 10) -> pd.DataFrame:

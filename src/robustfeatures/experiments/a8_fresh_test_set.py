@@ -174,7 +174,8 @@ def claims(results: Results) -> list[Claim]:
     predicted = predict_by_fit(results) if settings.fitted else None
     return [
         Claim(
-            "Models of relabelled adversarial examples generalise to images that no choice was made on",
+            "Models of relabelled adversarial examples generalise to images that no choice was made on (taken as "
+            f"{LEAST_LEARNED})",
             SECTION,
             f"accuracy on {settings.fresh_name}: {name} minus {LEAST_LEARNED}",
             above_learned(fresh[name], select_by_seed(rows, value="chance", row=name, test_set=settings.fresh_name)),

@@ -17,6 +17,12 @@ from robustfeatures.engine.settings import PositiveInt, Strict
 from robustfeatures.errors import UserError
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.feature_shares import (
+    COMBINATION,
+    NEARLY_ALL,
+    margin_of_combination,
+    margin_over_nine_tenths,
+)
 from robustfeatures.experiments.shared.grid_rows import TEST_SETS
 from robustfeatures.experiments.shared.summaries import (
     above_learned,
@@ -52,11 +58,6 @@ SAME_EPOCH = 0.1
 CLOSE = 95.0
 # A curve that never falls by so many points does not decrease sharply.
 SHARP = 5.0
-# What `margin_over_nine_tenths` measures.
-ROBUST_SHARE = (
-    "accuracy on D_shift minus nine times accuracy on D, each without what a network with only the other kind of "
-    "features has there (%; no value with two classes)"
-)
 FIRST_LEARNED = "first epoch at which the network has learned something"
 # So many points between training and validation accuracy count as overfitting.
 OVERFIT = 10.0
@@ -210,25 +211,6 @@ def figure(results: Results) -> Figure:
     )
 
 
-def margin_over_nine_tenths(robust: pd.Series, nonrobust: pd.Series, classes: int) -> pd.Series:
-    """Positive where robust features give more than nine tenths of the performance, which is taken as "nearly all".
-
-    `robust` is the accuracy on D_shift, `nonrobust` that on D, both in percent. A network that has only features of one
-    kind gives each class without such a feature equally often. So it is right on the other set too, in (100 - accuracy)
-    / (C - 1) percent, which is taken away. With two classes nothing is left, and there is no value.
-    """
-    return robust - (100 - nonrobust) / (classes - 1) - 9 * _nonrobust_share(robust, nonrobust, classes)
-
-
-def _nonrobust_share(robust: pd.Series, nonrobust: pd.Series, classes: int) -> pd.Series:
-    """The accuracy on D without what robust features alone give there (percent); no value with two classes.
-
-    Below what they give, there are no non-robust features: less is no more of the robust ones.
-    """
-    found = (nonrobust - (100 - robust) / (classes - 1)).clip(lower=0)
-    return found if classes > 2 else found * float("nan")
-
-
 def claims(results: Results) -> list[Claim]:
     """The claim of Section 4.2 on the networks of pathway 2."""
     found = []
@@ -240,7 +222,7 @@ def claims(results: Results) -> list[Claim]:
             Claim(
                 "Nearly all of pathway 2's performance comes from robust features (taken as nine tenths)",
                 SECTION,
-                ROBUST_SHARE,
+                NEARLY_ALL,
                 keep_if_any_learned(margin, rows),
                 setting=variant.suffix.removeprefix(", "),
             )
@@ -262,36 +244,46 @@ def measured_claims(results: Results) -> list[Claim]:
     ]
 
 
+def _read_classes(results: Results, suffix: str) -> tuple[int, float]:
+    """The number of classes of a variant, and chance in percent."""
+    tested = results.evaluations[results.evaluations["variant"] == suffix].iloc[0]
+    return int(tested["classes"]), float(tested["chance"])
+
+
+def _have_learned(robust: pd.Series, nonrobust: pd.Series, chance: float) -> pd.Series:
+    """Whether a network has learned D or D relabelled."""
+    return (above_learned(robust, chance) >= 0) | (above_learned(nonrobust, chance) >= 0)
+
+
 def _pathway_claims(results: Results, suffix: str) -> list[Claim]:
     import pandas as pd
 
-    tested = results.evaluations[results.evaluations["variant"] == suffix]
-    classes, chance = int(tested["classes"].iloc[0]), float(tested["chance"].iloc[0])
+    classes, chance = _read_classes(results, suffix)
     first, last = _select_first_learned(results.histories, chance), _select_last_epoch(results)
 
     def at(rows: pd.DataFrame, pathway: str, probe: str) -> pd.Series:
         return select_by_seed(rows, pathway=pathway, variant=suffix, probe=probe)
 
-    def robust_share(pathway: str) -> pd.Series:
-        return margin_over_nine_tenths(at(first, pathway, "robust"), at(first, pathway, "non-robust"), classes)
+    def start(pathway: str) -> pd.Series:
+        margin = margin_over_nine_tenths(at(first, pathway, "robust"), at(first, pathway, "non-robust"), classes)
+        # A seed that never learned has no value.
+        return margin.reindex(at(last, pathway, "robust").index)
 
-    def nonrobust_share(rows: pd.DataFrame) -> pd.Series:
-        return _nonrobust_share(at(rows, PATHWAY_1, "robust"), at(rows, PATHWAY_1, "non-robust"), classes)
-
+    robust, nonrobust = at(last, PATHWAY_1, "robust"), at(last, PATHWAY_1, "non-robust")
     fitted = [at(last, PATHWAY_1, probe) for probe in ("train", "validation")]
     compared = [
         *(
             (
                 f"{pathway.capitalize()} starts by learning only robust features (taken as nine tenths)",
-                f"{FIRST_LEARNED}: {ROBUST_SHARE}",
-                robust_share(pathway),
+                f"{FIRST_LEARNED}: {NEARLY_ALL}",
+                start(pathway),
             )
             for pathway in (PATHWAY_1, PATHWAY_2)
         ),
         (
-            "Pathway 1 goes on to a combination of robust and non-robust features",
-            f"accuracy on D without what robust features alone give there: last epoch minus {FIRST_LEARNED}",
-            nonrobust_share(last) - nonrobust_share(first),
+            "Pathway 1 goes on to a combination of robust and non-robust features (taken as a tenth of each)",
+            f"last epoch: {COMBINATION}",
+            margin_of_combination(robust, nonrobust, classes).where(_have_learned(robust, nonrobust, chance)),
         ),
         (
             f"Pathway 1 ends with training and validation accuracy close to 100 % (taken as more than {CLOSE:g} %)",
@@ -337,16 +329,15 @@ def _describe_mean(epochs: pd.Series) -> str:
 
 
 def _figure_1_claims(results: Results) -> list[Claim]:
-    own = {"pathway": PATHWAY_1, "variant": ""}
-    ends = {
-        probe: select_by_seed(_select_last_epoch(results), probe=probe, **own) for probe in ("robust", "non-robust")
-    }
+    own, last = {"pathway": PATHWAY_1, "variant": ""}, _select_last_epoch(results)
+    robust, nonrobust = (select_by_seed(last, probe=probe, **own) for probe in ("robust", "non-robust"))
+    _, chance = _read_classes(results, "")
     found = [
         Claim(
             "Pathway 1 ends with more non-robust than robust features",
             f"{SECTION} and Figure 1",
             "non-robust minus robust, last epoch",
-            ends["non-robust"] - ends["robust"],
+            (nonrobust - robust).where(_have_learned(robust, nonrobust, chance)),
         )
     ]
     turns, histories = _find_turning_epochs(results), results.histories

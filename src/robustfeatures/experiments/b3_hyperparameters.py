@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from robustfeatures.engine.settings import Strict
 from robustfeatures.errors import UserError
-from robustfeatures.experiments.b1_two_pathways import ROBUST_SHARE, margin_over_nine_tenths
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
+from robustfeatures.experiments.shared.feature_shares import NEARLY_ALL, margin_over_nine_tenths
 from robustfeatures.experiments.shared.grid_rows import TEST_SETS, name_test_sets, varied_fields
 from robustfeatures.experiments.shared.summaries import add_published, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
@@ -184,7 +184,7 @@ def _unregularised_claims(results: Results) -> list[Claim]:
             "Without weight decay and augmentation a network takes pathway 2: it learns almost only robust features "
             "(taken as nine tenths)",
             TABLE,
-            ROBUST_SHARE,
+            NEARLY_ALL,
             margin_over_nine_tenths(cell["D_shift"], cell["D"], classes).where(cell["learned"]),
             setting=name,
         )

@@ -16,7 +16,7 @@ from robustfeatures.engine.settings import PositiveFloat, Strict
 from robustfeatures.experiments import a2_random_and_deterministic_targets as a2
 from robustfeatures.experiments.experiment import Experiment, Need, Results
 from robustfeatures.experiments.shared.claims import Claim
-from robustfeatures.experiments.shared.summaries import add_published, select_by_seed, summarise_seeds
+from robustfeatures.experiments.shared.summaries import add_published, keep_learned, select_by_seed, summarise_seeds
 from robustfeatures.experiments.shared.units import percent
 from robustfeatures.pipeline.plan.pieces import Pieces
 from robustfeatures.pipeline.plan.recipe import Recipe
@@ -121,7 +121,7 @@ def claims(results: Results) -> list[Claim]:
             "Most of D_rand's accuracy does not leak in through robust linear features (taken as half, above chance)",
             SECTION,
             "D_rand, accuracy on D above chance: half of the network's minus that of the robust linear features",
-            (network - chance) / 2 - (linear["D_rand"] - chance),
+            keep_learned((network - chance) / 2 - (linear["D_rand"] - chance), results.clean, row="D_rand"),
             control=True,
         ),
         Claim(

@@ -95,7 +95,7 @@ def claims(results: Results) -> list[Claim]:
     ]
     robust = [
         Claim(
-            "The attack does not change the prediction of a robust source (it reaches its target on less than a tenth)",
+            "With a robust source the attack seldom reaches its target (taken as less than a tenth of the images)",
             SECTION,
             f"{name}: 10 % minus success on the source",
             10 - of("success", name, "none"),

@@ -24,6 +24,7 @@ from robustfeatures.experiments.shared.summaries import (
     LEAST_LEARNED,
     above_learned,
     keep_if_any_learned,
+    keep_learned,
     select_by_seed,
     summarise_seeds,
 )
@@ -166,12 +167,11 @@ def claims(results: Results) -> list[Claim]:
     found = []
     for radius in results.settings.radii:
         rand, det = (of(name, ACCURACY, radius) for name in DERIVED_SETS)
-        evaluations = results.evaluations
-        of_det = evaluations[(evaluations["derived"] == "D_det") & (evaluations["radius"] == radius)]
+        tested = results.evaluations[results.evaluations["radius"] == radius]
         compared = [
             *(
                 (
-                    f"A model trained on {name} generalises to D",
+                    f"A model trained on {name} generalises to D (taken as {LEAST_LEARNED})",
                     f"{name}: accuracy on D minus {LEAST_LEARNED}",
                     above_learned(values, chance),
                 )
@@ -180,13 +180,18 @@ def claims(results: Results) -> list[Claim]:
             (
                 "A model trained on D_det has learned more of D than of its permuted labels",
                 "D_det: accuracy on D minus accuracy on D with its labels permuted",
-                keep_if_any_learned(det - of("D_det", PERMUTED, radius), of_det),
+                keep_if_any_learned(det - of("D_det", PERMUTED, radius), tested[tested["derived"] == "D_det"]),
             ),
             (
                 "Most of D_rand's accuracy does not leak in through robust linear features (taken as half, above "
                 "chance)",
                 "D_rand, accuracy on D above chance: half of the network's minus that of the robust linear features",
-                (rand - chance) / 2 - (of("D_rand", LEAKED, radius) - chance),
+                keep_learned(
+                    (rand - chance) / 2 - (of("D_rand", LEAKED, radius) - chance),
+                    tested,
+                    derived="D_rand",
+                    label_shift=0,
+                ),
             ),
         ]
         found += [

@@ -23,7 +23,7 @@ ONE_CLUSTER = 0.1
 # A network has learned something if its accuracy is at least this share of the way from chance to 100 %.
 LEARNED = 0.1
 # What `above_learned` subtracts.
-LEAST_LEARNED = "a tenth of the way from chance to 100 %"
+LEAST_LEARNED = "an accuracy a tenth of the way from chance to 100 %"
 # Columns of printed rows that need not be among those of a table.
 UNMATCHED = ("eps", "setting")
 
@@ -120,7 +120,7 @@ def keep_learned(values: pd.Series, rows: pd.DataFrame, **where: object) -> pd.S
 def keep_if_any_learned(values: pd.Series, rows: pd.DataFrame) -> pd.Series:
     """`values` by seed, without a value in seeds where a network has learned none of the test sets of `rows`.
 
-    A network that is trained on D_det may learn D or D relabelled.
+    A network that is trained on D_det may learn D or D relabelled, one that is trained on D_R may learn D_R alone.
     """
     learned = rows.groupby("seed")["learned"].any()
     return values.mask(values.index.isin(learned.index[~learned]))
