@@ -90,7 +90,7 @@ def test_every_claim_has_a_value(built: tuple[Plan, Path]) -> None:
     assert set(judged["experiment"]) == ON_EVALUATIONS
     # In so few epochs no curve of B1 has turned, B3 has no transition, B4 no overfitting and D4 no success.
     reasons = {
-        "B1": "no value if that leaves the sentence open",
+        "B1": "no value if a later turn could change the verdict",
         "B3": "; not tested: in a seed the two do not cross",
         "B4": "; not tested: train minus validation is ",
         "D4": "; not tested: NRF-PGD has ",
