@@ -165,9 +165,9 @@ def test_b1_a_seed_that_never_learns_leaves_the_start_untested() -> None:
     ("robust", "nonrobust", "classes", "margin"),
     [
         # Table 5, ResNet-18 without augmentation: a rate of 0.1 with decay 5e-4, and 0.01 without.
-        (18.6, 35.9, 10, (18.6 - 64.1 / 9) - 0.1 * (18.6 - 64.1 / 9 + 35.9 - 81.4 / 9)),
-        (80.7, 2.6, 10, -0.1 * (80.7 - 97.4 / 9 + 2.6 - 19.3 / 9) + 2.6 - 19.3 / 9),
-        (4.0, 64.0, 10, -0.1 * (64 - 96 / 9)),
+        (18.6, 35.9, 10, 7.644444),
+        (80.7, 2.6, 10, -6.577778),
+        (4.0, 64.0, 10, -5.333333),
         (50.0, 50.0, 2, np.nan),
     ],
 )

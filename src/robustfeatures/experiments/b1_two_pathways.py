@@ -25,8 +25,8 @@ from robustfeatures.experiments.shared.feature_shares import (
 )
 from robustfeatures.experiments.shared.grid_rows import TEST_SETS
 from robustfeatures.experiments.shared.summaries import (
-    above_learned,
     add_published,
+    has_learned,
     keep_if_any_learned,
     select_by_seed,
     summarise_seeds,
@@ -178,7 +178,7 @@ def _select_last_epoch(results: Results) -> pd.DataFrame:
 def _select_first_learned(histories: pd.DataFrame, chance: float) -> pd.DataFrame:
     """The rows of the first epoch at which a network has learned D or D relabelled; none if it never has."""
     accuracies = histories[histories["probe"].isin(["robust", "non-robust"])]
-    learned = accuracies[above_learned(accuracies["accuracy"], chance) >= 0]
+    learned = accuracies[has_learned(accuracies["accuracy"], chance)]
     first = learned.groupby(["row", "seed"])["epoch"].min().rename("first").reset_index()
     return histories.merge(first, on=["row", "seed"]).query("epoch == first")
 
@@ -252,7 +252,7 @@ def _read_classes(results: Results, suffix: str) -> tuple[int, float]:
 
 def _have_learned(robust: pd.Series, nonrobust: pd.Series, chance: float) -> pd.Series:
     """Whether a network has learned D or D relabelled."""
-    return (above_learned(robust, chance) >= 0) | (above_learned(nonrobust, chance) >= 0)
+    return has_learned(robust, chance) | has_learned(nonrobust, chance)
 
 
 def _pathway_claims(results: Results, suffix: str) -> list[Claim]:

@@ -102,7 +102,7 @@ def above_learned(accuracy: pd.Series, chance: pd.Series | float) -> pd.Series:
     return accuracy - chance - LEARNED * (100 - chance)
 
 
-def has_learned(accuracy: pd.Series, chance: pd.Series) -> pd.Series:
+def has_learned(accuracy: pd.Series, chance: pd.Series | float) -> pd.Series:
     """Whether a network with this accuracy on unchanged images (percent) has learned something (see `LEARNED`)."""
     return above_learned(accuracy, chance) >= 0
 
